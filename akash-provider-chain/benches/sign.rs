@@ -2,7 +2,7 @@
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::signer::{Account, Ordering, Price, sign};
+use akash_provider_chain::signer::{Ordering, SigningAccount, TxFee, sign};
 use akash_provider_core::types::{
     BidId, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ResourceUnit, Resources,
 };
@@ -21,7 +21,7 @@ type Failed = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failed> {
     let key = PrivateKey::from_bytes(&[7; 32])?;
     let bid = bid(&key);
-    let account = Account {
+    let account = SigningAccount {
         key: &key,
         number: 1,
         chain_id: "akashnet-2",
@@ -30,7 +30,7 @@ fn main() -> Result<(), Failed> {
         denom: "uakt".into(),
         amount: 4_000,
     };
-    let price = Price {
+    let price = TxFee {
         fee,
         gas_limit: 160_000,
         granter: None,

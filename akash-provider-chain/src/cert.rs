@@ -19,7 +19,7 @@ mod tests;
 pub use key_file::{KeyFile, KeyFiles};
 pub use read::{CertificateInfo, check_published, read, read_der};
 pub use rotate::{Rotation, RotationError, RotationSettings, StepResult};
-pub use rotation::{RENEW_BEFORE, Step, next_step};
+pub use rotation::{RENEW_BEFORE, RotationStep, next_step};
 
 use akash_provider_core::types::{Address, Msg};
 use p256::ecdsa::SigningKey;
@@ -37,7 +37,7 @@ const PUBLIC_KEY: &str = "EC PUBLIC KEY";
 
 /// Purpose of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Usage {
+pub enum CertUsage {
     /// Certificate that a tenant presents to the gateway of a provider. The certificate contains no domain
     /// name.
     Client,
@@ -126,7 +126,7 @@ impl OwnCertificate {
     ///
     /// # Errors
     /// Returns an error if a domain name is invalid, or if the system provides no random bytes.
-    pub fn make(owner: &Address, usage: &Usage, now: Duration) -> Result<Self, CertError> {
+    pub fn make(owner: &Address, usage: &CertUsage, now: Duration) -> Result<Self, CertError> {
         generate::make(owner, usage, now)
     }
 

@@ -10,9 +10,9 @@
 
 use crate::endpoint::{BadEndpoint, redact_address};
 use crate::endpoints::{EndpointStatistics, Endpoints};
-use crate::events::{BlockObserver, BlockTx, HeightStore, MemoryHeights, Settings};
+use crate::events::{BlockObserver, BlockTx, FollowerSettings, HeightStore, MemoryHeights};
 use crate::gas::{ExpenseStore, MemoryExpenses};
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
 use crate::tx::PlannerConfig;
@@ -53,9 +53,9 @@ pub struct ClientSettings {
     /// [`Self::chain_id`].
     pub planner: PlannerConfig,
     /// Limits for requests to nodes and for the responses.
-    pub limits: Limits,
+    pub limits: EndpointLimits,
     /// Settings of the event follower.
-    pub follower: Settings,
+    pub follower: FollowerSettings,
 }
 
 impl fmt::Debug for ClientSettings {
@@ -81,8 +81,8 @@ impl ClientSettings {
             signer: None,
             heights: Arc::new(MemoryHeights::default()),
             expenses: Arc::new(MemoryExpenses::default()),
-            limits: Limits::default(),
-            follower: Settings::default(),
+            limits: EndpointLimits::default(),
+            follower: FollowerSettings::default(),
         }
     }
 }

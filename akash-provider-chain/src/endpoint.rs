@@ -13,11 +13,11 @@ use crate::checkpoint::{check_time, now};
 use crate::convert::{block_header, excerpt};
 use crate::fault::{Fault, NodeError};
 use crate::grpc::Grpc;
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::method::Method;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
 use crate::rpc::Rpc;
-use crate::rpc::types::{AbciQuery, AbciResponse, BlockHash, HeaderResponse, Status, height_fault};
+use crate::rpc::types::{AbciQuery, AbciResponse, BlockHash, HeaderResponse, RpcStatus, height_fault};
 use crate::tls::{Roots, Trust};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -51,7 +51,7 @@ pub(crate) enum Transport {
 }
 
 /// One address of a node, with a limit for concurrent requests.
-pub(crate) struct Endpoint {
+pub(crate) struct NodeEndpoint {
     /// Address of the node, without credentials.
     pub(crate) name: Arc<str>,
     /// Address of the node, with credentials. This address must never be logged or displayed.
@@ -63,7 +63,7 @@ pub(crate) struct Endpoint {
     pub(crate) counters: EndpointCounters,
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for NodeEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("name", &self.name)
@@ -123,8 +123,8 @@ pub(crate) struct HeightParams {
 #[derive(Serialize)]
 struct NoParams {}
 
-impl Endpoint {
-    pub(crate) fn new(address: &str, limits: Limits, roots: &Roots) -> Result<Self, BadEndpoint> {
+impl NodeEndpoint {
+    pub(crate) fn new(address: &str, limits: EndpointLimits, roots: &Roots) -> Result<Self, BadEndpoint> {
         let bad = |why: String| BadEndpoint {
             address: redact_address(address),
             why,
@@ -260,7 +260,7 @@ impl Endpoint {
 
     pub(crate) async fn tip(&self) -> Result<(SyncInfo, BlockHash), NodeError> {
         if self.rpc().is_some() {
-            let status: Status = self.call("status", NoParams {}).await?;
+            let status: RpcStatus = self.call("status", NoParams {}).await?;
             let time = parse_time(&status.sync_info.latest_block_time);
             let info = SyncInfo {
                 chain_id: status.node_info.network,
@@ -330,9 +330,9 @@ impl Endpoint {
 ///
 /// # Errors
 /// Returns an error if the address is invalid, or if the node does not respond.
-pub async fn fetch_chain_id(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
+pub async fn fetch_chain_id(address: &str, limits: EndpointLimits, roots: &Roots) -> Result<String, Error> {
     const OPERATION: &str = "chain id";
-    let endpoint = Endpoint::new(address, limits, roots)
+    let endpoint = NodeEndpoint::new(address, limits, roots)
         .map_err(|e| Error::new(ErrorKind::Invalid, OPERATION, e.to_string()).with_source(e))?;
     let info = endpoint.sync_info().await;
     info.map(|i| i.chain_id).map_err(|e| e.into_port(OPERATION))

@@ -15,10 +15,10 @@ mod tests;
 
 use crate::convert::Malformed;
 pub use crate::endpoint::EndpointStatistics;
-use crate::endpoint::health::Health;
-use crate::endpoint::{BadEndpoint, Endpoint, QueryResponse};
+use crate::endpoint::health::EndpointHealth;
+use crate::endpoint::{BadEndpoint, NodeEndpoint, QueryResponse};
 use crate::fault::{Blame, Fault, NodeError};
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::lock::lock;
 use crate::method::Method;
 use crate::rpc::types::BlockHash;
@@ -62,12 +62,12 @@ pub(crate) enum Capability {
 
 #[derive(Debug)]
 struct Member {
-    endpoint: Arc<Endpoint>,
-    health: Mutex<Health>,
+    endpoint: Arc<NodeEndpoint>,
+    health: Mutex<EndpointHealth>,
 }
 
 #[derive(Debug, Default)]
-struct Selection {
+struct EndpointSelection {
     queries: Option<usize>,
     blocks: Option<usize>,
     /// Endpoint that may replace the selected endpoint, and the time at which this endpoint became the
@@ -78,14 +78,14 @@ struct Selection {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct EndpointPool {
     members: Vec<Member>,
     chain_id: String,
-    limits: Limits,
+    limits: EndpointLimits,
     processed: Mutex<Processed>,
     /// True if the current correction of the local clock is based on the nodes of this pool.
     corrects_clock: AtomicBool,
-    choice: Mutex<Selection>,
+    choice: Mutex<EndpointSelection>,
     refreshing: tokio::sync::Mutex<()>,
     pending: PendingQueries,
 }
@@ -93,7 +93,7 @@ struct Shared {
 /// Pool of endpoints of one chain. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
-    shared: Arc<Shared>,
+    shared: Arc<EndpointPool>,
 }
 
 impl Endpoints {
@@ -101,7 +101,11 @@ impl Endpoints {
     ///
     /// # Errors
     /// Returns an error if an address is invalid, or if `addresses` is empty.
-    pub fn new<A: AsRef<str>>(addresses: &[A], chain_id: &str, limits: Limits) -> Result<Self, BadEndpoint> {
+    pub fn new<A: AsRef<str>>(
+        addresses: &[A],
+        chain_id: &str,
+        limits: EndpointLimits,
+    ) -> Result<Self, BadEndpoint> {
         Self::with_roots(addresses, chain_id, limits, &Roots::System)
     }
 
@@ -112,12 +116,12 @@ impl Endpoints {
     pub fn with_roots<A: AsRef<str>>(
         addresses: &[A],
         chain_id: &str,
-        limits: Limits,
+        limits: EndpointLimits,
         roots: &Roots,
     ) -> Result<Self, BadEndpoint> {
         let member = |address: &A| {
             Ok(Member {
-                endpoint: Arc::new(Endpoint::new(address.as_ref(), limits, roots)?),
+                endpoint: Arc::new(NodeEndpoint::new(address.as_ref(), limits, roots)?),
                 health: Mutex::default(),
             })
         };
@@ -129,7 +133,7 @@ impl Endpoints {
                 why: "no address".to_owned(),
             });
         }
-        let shared = Shared {
+        let shared = EndpointPool {
             members,
             chain_id: chain_id.to_owned(),
             limits,
@@ -152,7 +156,7 @@ impl Endpoints {
 
     /// Returns the limits for requests to nodes and for their responses.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> EndpointLimits {
         self.shared.limits
     }
 
@@ -250,7 +254,7 @@ impl Endpoints {
             .ok_or_else(|| self.unavailable(capability))
     }
 
-    pub(crate) fn endpoint(&self, at: usize) -> Result<Arc<Endpoint>, NodeError> {
+    pub(crate) fn endpoint(&self, at: usize) -> Result<Arc<NodeEndpoint>, NodeError> {
         let member = self.shared.members.get(at);
         member
             .map(|m| Arc::clone(&m.endpoint))

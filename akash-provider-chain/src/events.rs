@@ -41,7 +41,7 @@ use futures::stream::{BoxStream, StreamExt};
 pub use heights::HeightStore;
 pub(crate) use heights::MemoryHeights;
 pub(crate) use status::BlockObserver;
-pub use status::{FollowerStatus, Settings, Source};
+pub use status::{BlockSource, FollowerSettings, FollowerStatus};
 use tokio::sync::mpsc;
 
 /// Capacity of the channel to the receiver, in events. A slow receiver delays the follower.

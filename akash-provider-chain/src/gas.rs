@@ -9,9 +9,9 @@
 mod ceilings;
 mod expenses;
 
-use crate::signer::Price;
+use crate::signer::TxFee;
 use akash_provider_core::types::{Address, Coin, Dec, DecCoin, Denom, Height, Msg};
-pub use ceilings::{CeilingError, Ceilings, Cost, Scope};
+pub use ceilings::{CeilingError, CeilingScope, Ceilings, Cost};
 pub(crate) use expenses::Expenses;
 pub use expenses::{ExpenseStore, MemoryExpenses, Minute};
 use std::collections::BTreeMap;
@@ -119,8 +119,8 @@ impl GasConfig {
     /// Returns the gas limit and the fee of a transaction. The fee is `gas_limit` times the gas price `price`, rounded
     /// up.
     #[must_use]
-    pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
-        Price {
+    pub fn price(&self, gas_limit: u64, price: Dec) -> TxFee {
+        TxFee {
             fee: Coin {
                 denom: Arc::clone(&self.denom),
                 amount: ceilings::cost(gas_limit, price),

@@ -3,7 +3,7 @@
 
 use crate::connection;
 use crate::fault::Fault;
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::raw::Raw;
 use crate::rpc::types::height_fault;
 use crate::tls::Trust;
@@ -25,13 +25,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) struct Grpc {
     channel: Channel,
-    limits: Limits,
+    limits: EndpointLimits,
 }
 
 impl Grpc {
     /// Creates a client of the node at `url` (`grpc` or `grpcs`), without opening a connection. `trust`
     /// contains the root certificates for `grpcs`.
-    pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
+    pub(crate) fn new(url: &Url, limits: EndpointLimits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("no host in the address")?;
         // Default gRPC port of nodes.
         let port = url.port().unwrap_or(9090);

@@ -45,14 +45,14 @@ const TEST_PASSPHRASE: &str = "test";
 
 /// Storage backend of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
+pub enum KeyringBackend {
     /// Files are encrypted with a passphrase that the user chooses.
     File,
     /// Files are encrypted with the well-known passphrase `test`.
     Test,
 }
 
-impl FromStr for Backend {
+impl FromStr for KeyringBackend {
     type Err = KeyringError;
 
     fn from_str(text: &str) -> Result<Self, KeyringError> {
@@ -82,7 +82,7 @@ pub struct KeyInfo {
 
 /// Readable keys of a keyring, and the errors of unreadable files.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub struct KeyListing {
     /// Readable keys, sorted by name.
     pub keys: Vec<KeyInfo>,
     /// One error for each unreadable file.
@@ -104,13 +104,15 @@ impl Keyring {
     /// # Errors
     /// Returns an error if the passphrase is missing or wrong, or if a new passphrase is too short or too long.
     pub fn open(
-        backend: Backend,
+        backend: KeyringBackend,
         home: &Path,
         passphrase: Option<&SecretString>,
     ) -> Result<Self, KeyringError> {
         let folder = match backend {
-            Backend::Test => Folder::new(home.join("keyring-test"), SecretString::from(TEST_PASSPHRASE)),
-            Backend::File => {
+            KeyringBackend::Test => {
+                Folder::new(home.join("keyring-test"), SecretString::from(TEST_PASSPHRASE))
+            }
+            KeyringBackend::File => {
                 let dir = home.join("keyring-file");
                 let Some(passphrase) = passphrase else {
                     return Err(KeyringError::PassphraseMissing { dir });
@@ -128,10 +130,10 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn is_without_passphrase(backend: Backend, home: &Path) -> Result<bool, KeyringError> {
+    pub fn is_without_passphrase(backend: KeyringBackend, home: &Path) -> Result<bool, KeyringError> {
         match backend {
-            Backend::Test => Ok(false),
-            Backend::File => Folder::new(home.join("keyring-file"), SecretString::from("")).is_new(),
+            KeyringBackend::Test => Ok(false),
+            KeyringBackend::File => Folder::new(home.join("keyring-file"), SecretString::from("")).is_new(),
         }
     }
 
@@ -139,8 +141,8 @@ impl Keyring {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn list(&self) -> Result<Listing, KeyringError> {
-        let mut listing = Listing::default();
+    pub fn list(&self) -> Result<KeyListing, KeyringError> {
+        let mut listing = KeyListing::default();
         for name in self.folder.names()? {
             match self.stored(&name) {
                 Ok(stored) => listing.keys.push(info(&stored)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Limits for requests to nodes: sizes, times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct EndpointLimits {
     /// Maximum size of a response or a websocket message, in bytes. A full block with its results has less
     /// than 16 MiB.
     pub response_bytes: usize,
@@ -30,7 +30,7 @@ pub struct Limits {
     pub contradiction: Duration,
 }
 
-impl Default for Limits {
+impl Default for EndpointLimits {
     fn default() -> Self {
         Self {
             response_bytes: 32 << 20,

@@ -24,8 +24,8 @@ use akash_provider_core::types::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use cosmos::base::query::v1beta1::PageResponse;
-use records::{DeploymentParts, Kind, Records};
-pub use snapshot::Listing;
+use records::{DeploymentParts, RecordKind, RecordPage};
+pub use snapshot::ChainListing;
 
 fn malformed(operation: &'static str, error: &Malformed) -> Error {
     let message = format!("malformed response of a node: {error}");
@@ -60,11 +60,11 @@ impl Reader {
         &self,
         request: &M,
         pin: Option<Height>,
-        check: impl Fn(&Records) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
-    ) -> Result<Records, NodeError> {
+        check: impl Fn(&RecordPage) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
+    ) -> Result<RecordPage, NodeError> {
         Ok(self
             .endpoints
-            .query_as::<M, Records>(request, pin, check)
+            .query_as::<M, RecordPage>(request, pin, check)
             .await?
             .0)
     }
@@ -79,7 +79,9 @@ impl Reader {
         let page = self.page_of(&request, pin, |_| Ok(())).await?;
         let order = |record: &Bytes| records::read(record, convert::order);
         Ok(Page {
-            items: self.reported.decode_lenient(Kind::Order, page.records, order),
+            items: self
+                .reported
+                .decode_lenient(RecordKind::Order, page.records, order),
             next: next_key(page.pagination),
         })
     }
@@ -98,14 +100,15 @@ impl Reader {
             return Ok(Page {
                 items: self
                     .reported
-                    .decode_lenient(Kind::Bid, page.records, records::bid_head),
+                    .decode_lenient(RecordKind::Bid, page.records, records::bid_head),
                 next: next_key(page.pagination),
             });
         }
         let bid = |record: &Bytes| {
-            records::read(record, convert_bid).map_err(|e| records::own_record_error(Kind::Bid, record, &e))
+            records::read(record, convert_bid)
+                .map_err(|e| records::own_record_error(RecordKind::Bid, record, &e))
         };
-        let check = move |page: &Records| page.records.iter().try_for_each(|r| bid(r).map(drop));
+        let check = move |page: &RecordPage| page.records.iter().try_for_each(|r| bid(r).map(drop));
         let page = self.page_of(&request, pin, check).await?;
         let bids = page.records.iter().map(bid);
         Ok(Page {
@@ -129,9 +132,9 @@ impl Reader {
         let is_asked_about = filter.provider.is_some();
         let us = us.cloned();
         let lease = |record: &Bytes| records::read(record, convert::lease_record);
-        let check = move |page: &Records| {
+        let check = move |page: &RecordPage| {
             let is_ours = |record: &Bytes| {
-                let named = || Kind::Lease.provider(record);
+                let named = || RecordKind::Lease.provider(record);
                 is_asked_about
                     || us
                         .as_ref()
@@ -140,12 +143,14 @@ impl Reader {
             let mut ours = page.records.iter().filter(|record| is_ours(record));
             ours.try_for_each(|record| match lease(record) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(records::own_record_error(Kind::Lease, record, &error)),
+                Err(error) => Err(records::own_record_error(RecordKind::Lease, record, &error)),
             })
         };
         let page = self.page_of(&request, pin, check).await?;
         Ok(Page {
-            items: self.reported.decode_lenient(Kind::Lease, page.records, lease),
+            items: self
+                .reported
+                .decode_lenient(RecordKind::Lease, page.records, lease),
             next: next_key(page.pagination),
         })
     }
@@ -227,7 +232,7 @@ impl Reader {
         let read = |record: &Bytes| records::read(record, |c| Ok(convert::certificate(c)));
         let is_one = serial.is_some();
         // A malformed certificate that was queried by serial is an error, not absent.
-        let check = move |page: &Records| match page.records.first() {
+        let check = move |page: &RecordPage| match page.records.first() {
             Some(record) if is_one => read(record).map(drop),
             _ => Ok(()),
         };
@@ -240,7 +245,7 @@ impl Reader {
             Ok(page) => Ok(Page {
                 items: self
                     .reported
-                    .decode_lenient(Kind::Certificate, page.records, read),
+                    .decode_lenient(RecordKind::Certificate, page.records, read),
                 next: next_key(page.pagination),
             }),
             Err(error) if error.is_not_found() => Ok(Page {
@@ -253,7 +258,7 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A block time from only one node is valid for [`Limits::single_age`](crate::Limits::single_age). After
+    /// A block time from only one node is valid for [`EndpointLimits::single_age`](crate::EndpointLimits::single_age). After
     /// this duration, the nodes are queried again. If no node returns a time, returns the stored time.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
@@ -396,7 +401,7 @@ impl ChainQuery for Reader {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    self.reported.report(Kind::Audit, record, &error);
+                    self.reported.report(RecordKind::Audit, record, &error);
                     unread = Some(error);
                 }
             }

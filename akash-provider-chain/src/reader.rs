@@ -3,7 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{EndpointStatus, Endpoints};
 use crate::events::heights::{HeightStore, MemoryHeights};
-use crate::events::status::{BlockObserver, FollowerStatus, Settings};
+use crate::events::status::{BlockObserver, FollowerSettings, FollowerStatus};
 use crate::lock::lock;
 use crate::query::records::ReportedRecords;
 use akash_provider_core::types::{Address, BlockTime, Height};
@@ -26,7 +26,7 @@ type StoredTime = (BlockTime, Option<Instant>);
 #[derive(Debug, Clone)]
 pub struct Reader {
     pub(crate) endpoints: Endpoints,
-    pub(crate) settings: Settings,
+    pub(crate) settings: FollowerSettings,
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
@@ -64,7 +64,7 @@ impl Reader {
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
             endpoints,
-            settings: Settings::default(),
+            settings: FollowerSettings::default(),
             heights: Arc::new(MemoryHeights::default()),
             following: Arc::default(),
             observer: None,
@@ -83,7 +83,7 @@ impl Reader {
 
     /// Sets the settings of the event follower.
     #[must_use]
-    pub const fn with_settings(mut self, settings: Settings) -> Self {
+    pub const fn with_settings(mut self, settings: FollowerSettings) -> Self {
         self.settings = settings;
         self
     }
@@ -150,11 +150,11 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::limits::EndpointLimits;
 
     #[test]
     fn caches_the_times_of_the_newest_blocks() {
-        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", Limits::default()).unwrap();
+        let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", EndpointLimits::default()).unwrap();
         let reader = Reader::new(endpoints);
         let last = Height::try_from(TIMES_MAX).unwrap() + 10;
         for height in 1..=last {

@@ -18,7 +18,7 @@ const PIPE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Regular file or pipe that is open for reading.
 #[derive(Debug)]
-pub struct Source {
+pub struct InputFile {
     file: File,
     pipe: Option<Pipe>,
 }
@@ -34,7 +34,7 @@ struct Pipe {
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened, or if its type is not supported ([`ErrorKind::InvalidInput`]).
-pub fn open(path: &Path) -> io::Result<Source> {
+pub fn open(path: &Path) -> io::Result<InputFile> {
     // Checked before the file is opened: opening a device may have an effect.
     check(fs::metadata(path)?.file_type())?;
     // Without this flag, opening a pipe blocks until a process opens the pipe for writing. The flag has no effect on
@@ -49,10 +49,10 @@ pub fn open(path: &Path) -> io::Result<Source> {
         until: Instant::now() + PIPE_TIME,
         has_writer: false,
     });
-    Ok(Source { file, pipe })
+    Ok(InputFile { file, pipe })
 }
 
-impl Read for Source {
+impl Read for InputFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(pipe) = &mut self.pipe else {
             return self.file.read(buffer);

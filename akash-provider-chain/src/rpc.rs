@@ -5,7 +5,7 @@ pub(crate) mod types;
 use crate::connection;
 use crate::convert::excerpt;
 use crate::fault::{Fault, causes};
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -34,7 +34,7 @@ pub(crate) struct Rpc {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: http::Uri,
     authorization: Option<http::HeaderValue>,
-    limits: Limits,
+    limits: EndpointLimits,
 }
 
 impl fmt::Debug for Rpc {
@@ -44,7 +44,7 @@ impl fmt::Debug for Rpc {
 }
 
 #[derive(Serialize)]
-struct Call<'a, P> {
+struct JsonRpcRequest<'a, P> {
     jsonrpc: &'a str,
     id: u32,
     method: &'a str,
@@ -54,7 +54,11 @@ struct Call<'a, P> {
 impl Rpc {
     /// Creates a client of the node at `url` (`http` or `https`), without opening a connection. `tls` is used
     /// for `https`.
-    pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
+    pub(crate) fn new(
+        url: &Url,
+        limits: EndpointLimits,
+        tls: Option<&rustls::ClientConfig>,
+    ) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         // The connector below TLS also receives `https` addresses, and would refuse them.
         tcp.enforce_http(false);
@@ -98,7 +102,7 @@ impl Rpc {
     }
 
     async fn send(&self, method: &str, params: impl Serialize + Send) -> Result<Bytes, Fault> {
-        let call = Call {
+        let call = JsonRpcRequest {
             jsonrpc: "2.0",
             id: 1,
             method,
@@ -224,7 +228,7 @@ mod tests {
     async fn query_on_a_closed_connection_is_retried_but_not_a_transaction() {
         for (method, is_repeated) in [("status", true), ("broadcast_tx_sync", false)] {
             let (url, connections) = node().await;
-            let rpc = Rpc::new(&url, Limits::default(), None).unwrap();
+            let rpc = Rpc::new(&url, EndpointLimits::default(), None).unwrap();
             rpc.call::<Value>("status", json!({})).await.unwrap();
             let second = rpc.call::<Value>(method, json!({})).await;
             assert_eq!(second.is_ok(), is_repeated, "{method}: {second:?}");

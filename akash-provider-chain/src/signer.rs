@@ -60,7 +60,7 @@ pub enum Ordering {
 
 /// Chain account that signs a transaction.
 #[derive(Debug, Clone, Copy)]
-pub struct Account<'a> {
+pub struct SigningAccount<'a> {
     /// Private key of the account.
     pub key: &'a PrivateKey,
     /// Account number on the chain.
@@ -71,7 +71,7 @@ pub struct Account<'a> {
 
 /// Fee and gas limit of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Price {
+pub struct TxFee {
     /// Fee that is paid for the whole gas limit.
     pub fee: Coin,
     /// Maximum gas that the transaction may use.
@@ -91,17 +91,17 @@ pub struct SignedTx {
 
 /// Signs messages as one transaction.
 #[must_use]
-pub fn sign(account: &Account<'_>, messages: Vec<Any>, ordering: Ordering, price: &Price) -> SignedTx {
+pub fn sign(account: &SigningAccount<'_>, messages: Vec<Any>, ordering: Ordering, price: &TxFee) -> SignedTx {
     sign_with_note(account, messages, ordering, price, "")
 }
 
 /// Signs messages as one transaction with a public note.
 #[must_use]
 pub fn sign_with_note(
-    account: &Account<'_>,
+    account: &SigningAccount<'_>,
     messages: Vec<Any>,
     ordering: Ordering,
-    price: &Price,
+    price: &TxFee,
     note: &str,
 ) -> SignedTx {
     let mut body = body(messages, ordering);
@@ -143,7 +143,7 @@ fn body(messages: Vec<Any>, ordering: Ordering) -> TxBody {
     body
 }
 
-fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthInfo {
+fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &TxFee) -> AuthInfo {
     let sequence = match ordering {
         // Unordered transactions must have sequence 0. The timeout is the nonce.
         Ordering::Unordered { .. } => 0,

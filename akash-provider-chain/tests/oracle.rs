@@ -8,7 +8,7 @@
 
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::signer::{Account, Ordering, Price, TxHash, sign_with_note};
+use akash_provider_chain::signer::{Ordering, SigningAccount, TxFee, TxHash, sign_with_note};
 use akash_provider_core::types::{Address, Coin};
 use bip0039::{English, Mnemonic};
 use cosmrs::crypto::secp256k1::SigningKey;
@@ -120,7 +120,7 @@ fn tx_requests() -> impl Strategy<Value = TxRequest> {
 impl TxRequest {
     fn ours(&self) -> Vec<u8> {
         let key = PrivateKey::from_bytes(&self.key).unwrap();
-        let account = Account {
+        let account = SigningAccount {
             key: &key,
             number: self.number,
             chain_id: &self.chain_id,
@@ -129,7 +129,7 @@ impl TxRequest {
             type_url: type_url.clone(),
             value: value.clone(),
         });
-        let price = Price {
+        let price = TxFee {
             fee: self.fee.clone(),
             gas_limit: self.gas_limit,
             granter: self.granter.map(|bytes| Address::from_bytes(&bytes).unwrap()),

@@ -22,7 +22,7 @@ pub use price::{check_denom, check_price, judge_price, price_request};
 pub use profile::accepting_profile;
 #[cfg(feature = "runtime")]
 pub use screen::screen;
-pub use screen::{Offer, Verdict, evaluate};
+pub use screen::{Offer, OrderVerdict, evaluate};
 pub use signed_by::{AUDITORS_MAX, auditors};
 pub(crate) use size::cut;
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};

@@ -7,6 +7,6 @@ mod port;
 mod split;
 
 pub use crate::types::Certificate;
-pub use memory::{BlockMaker, BroadcastResult, Inclusion, MemoryChain, Outage};
+pub use memory::{BlockMaker, BroadcastResult, Inclusion, MemoryChain, QueryOutage};
 pub use port::*;
 pub use split::SplitChain;

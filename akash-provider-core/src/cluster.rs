@@ -16,7 +16,7 @@ mod memory;
 mod port;
 pub use health::{Health, Outage};
 #[cfg(feature = "runtime")]
-pub use memory::{Calls, Contents, ExecFn, ExecResult, Facets, MemoryCluster, Operation};
+pub use memory::{ClusterContents, ExecFn, ExecResult, Facets, LeaseCallCounts, MemoryCluster, Operation};
 #[cfg(feature = "runtime")]
 pub use port::*;
 

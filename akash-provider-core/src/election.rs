@@ -38,13 +38,13 @@ mod store;
 pub use contest::Candidate;
 pub use gate::{LeadershipGate, WritePermit};
 pub use store::{
-    Claim, ElectionStore, LEASE_DURATION_MAX, MemoryElection, PAYLOAD_MAX, Record, RecordPayload, Stored,
-    TERM_LEAP, TERM_MAX, Timing,
+    Claim, ElectionRecord, ElectionStore, LEASE_DURATION_MAX, MemoryElection, PAYLOAD_MAX, RecordPayload,
+    Stored, TERM_LEAP, TERM_MAX, Timing,
 };
 
 use crate::error::{Error, ErrorKind};
 use crate::feed::lock;
-use contest::{Contest, Plan};
+use contest::{Contest, ElectionStep};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -129,7 +129,7 @@ pub struct ElectionStatus {
 #[derive(Debug)]
 pub struct Election {
     gate: LeadershipGate,
-    shared: Arc<Shared>,
+    shared: Arc<ElectionState>,
     stopping: CancellationToken,
     /// Cancelled after the leadership was released.
     ended: CancellationToken,
@@ -138,7 +138,7 @@ pub struct Election {
 
 /// State shared by the task and its handle.
 #[derive(Debug, Default)]
-struct Shared {
+struct ElectionState {
     status: Mutex<ElectionStatus>,
     /// State for the next leader: set by this instance while it leads, otherwise copied from the election
     /// record.
@@ -167,7 +167,7 @@ impl Election {
             CancellationToken::new(),
             CancellationToken::new(),
         );
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ElectionState::default());
         lock(&shared.status).identity.clone_from(&config.me.identity);
         lock(&shared.state).clone_from(&config.state);
         let contender = ElectionTask {
@@ -268,7 +268,7 @@ struct ElectionTask {
     contest: Contest,
     origin: Instant,
     gate: LeadershipGate,
-    shared: Arc<Shared>,
+    shared: Arc<ElectionState>,
     /// Whether the store has accepted at least one call.
     has_seen_it: bool,
     /// Time of the first request in a series of denied requests. `None` if the last request was not denied.
@@ -309,7 +309,7 @@ impl ElectionTask {
                     Err(error) => failure = Some(error),
                 }
             }
-            match self.carry_out(&Plan::Read).await {
+            match self.carry_out(&ElectionStep::Read).await {
                 Ok(stored) => {
                     if !self.contest.still_holds(stored) {
                         return;
@@ -350,7 +350,7 @@ impl ElectionTask {
         let begun = self.now();
         let before = self.contest.other_settings();
         let plan = self.contest.plan(begun);
-        let reads = plan == Plan::Read;
+        let reads = plan == ElectionStep::Read;
         let outcome = self.carry_out(&plan).await;
         let (mut error, mut lost) = (None, false);
         let took = self.now().saturating_sub(begun);
@@ -388,7 +388,7 @@ impl ElectionTask {
             return AFTER_CONFLICT;
         }
         // A free record is claimed at once.
-        let claims = reads && !matches!(self.contest.plan(self.now()), Plan::Read);
+        let claims = reads && !matches!(self.contest.plan(self.now()), ElectionStep::Read);
         if claims && self.gate.term().is_none() {
             return Duration::ZERO;
         }
@@ -417,8 +417,8 @@ impl ElectionTask {
         self.denied_since.get_or_insert_with(Instant::now).elapsed() >= self.lease()
     }
 
-    fn warn_of_settings(&self, plan: &Plan, before: &[String]) {
-        if let Plan::Replace(claim, _) = plan
+    fn warn_of_settings(&self, plan: &ElectionStep, before: &[String]) {
+        if let ElectionStep::Replace(claim, _) = plan
             && claim.is_new_term
             && !before.is_empty()
         {
@@ -496,12 +496,12 @@ impl ElectionTask {
         };
     }
 
-    async fn carry_out(&self, plan: &Plan) -> Result<Option<Stored>, Error> {
+    async fn carry_out(&self, plan: &ElectionStep) -> Result<Option<Stored>, Error> {
         let calling = async {
             match plan {
-                Plan::Read => self.store.read().await,
-                Plan::Create(claim) => self.store.create(claim).await.map(Some),
-                Plan::Replace(claim, version) => self.store.replace(claim, version).await.map(Some),
+                ElectionStep::Read => self.store.read().await,
+                ElectionStep::Create(claim) => self.store.create(claim).await.map(Some),
+                ElectionStep::Replace(claim, version) => self.store.replace(claim, version).await.map(Some),
             }
         };
         let limit = self.contest.call_limit().min(self.config.call_timeout);

@@ -55,8 +55,8 @@ use counts::{EngineCounts, ScanReason};
 use cx::Cx;
 use leases::{Leases, deployment, escrow, workload};
 use market::{Market, order};
-use outbox::{Outbox, Target};
-use progress::Progress;
+use outbox::{CallTarget, Outbox};
+use progress::EngineProgress;
 use reconcile::Scan;
 use reservations::{Capacity, Reservations};
 use role::Role;
@@ -77,7 +77,7 @@ pub mod machines {
 
 /// Identifies a state machine that has a deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum DeadlineKey {
     Order(OrderId),
     Deployment(DeploymentId),
     Workload(LeaseId),
@@ -95,7 +95,7 @@ enum Key {
 pub struct Engine {
     config: Arc<Config>,
     role: Role,
-    progress: Progress,
+    progress: EngineProgress,
     market: Market,
     leases: Leases,
     reservations: Reservations,
@@ -115,7 +115,7 @@ impl Engine {
         config.validate()?;
         Ok(Self {
             role: Role::new(),
-            progress: Progress::default(),
+            progress: EngineProgress::default(),
             market: Market::default(),
             reservations: Reservations::new(&config),
             leases: Leases::new(&config),
@@ -253,30 +253,30 @@ impl Engine {
     fn fire_timers(&mut self) {
         for key in self.due() {
             match key {
-                Key::Order(id) => self.drive_order(&id, order::Input::Wake),
-                Key::Deployment(id) => self.drive_deployment(&id, deployment::Input::Wake),
-                Key::Workload(id) => self.drive_workload(&id, workload::Input::Wake),
-                Key::Escrow(id) => self.drive_escrow(&id, escrow::Input::Wake),
+                DeadlineKey::Order(id) => self.drive_order(&id, order::OrderInput::Wake),
+                DeadlineKey::Deployment(id) => self.drive_deployment(&id, deployment::DeploymentInput::Wake),
+                DeadlineKey::Workload(id) => self.drive_workload(&id, workload::WorkloadInput::Wake),
+                DeadlineKey::Escrow(id) => self.drive_escrow(&id, escrow::EscrowInput::Wake),
             }
         }
     }
 
     /// Returns the machines with an expired deadline, each once, ordered by deadline.
-    fn due(&self) -> Vec<Key> {
+    fn due(&self) -> Vec<DeadlineKey> {
         let now = self.progress.now();
         // Fast path: most steps have no expired deadline.
         if !self.market.is_due(now) && !self.leases.is_due(now) {
             return Vec::new();
         }
-        let orders = keyed(self.market.due_mono(now), Key::Order);
-        let mut mono: Vec<(Mono, Key)> = orders.chain(self.leases.due_mono(now)).collect();
-        let orders = keyed(self.market.due_block(now), Key::Order);
-        let mut block: Vec<(BlockTime, Key)> = orders.chain(self.leases.due_block(now)).collect();
+        let orders = keyed(self.market.due_mono(now), DeadlineKey::Order);
+        let mut mono: Vec<(Mono, DeadlineKey)> = orders.chain(self.leases.due_mono(now)).collect();
+        let orders = keyed(self.market.due_block(now), DeadlineKey::Order);
+        let mut block: Vec<(BlockTime, DeadlineKey)> = orders.chain(self.leases.due_block(now)).collect();
         mono.sort_unstable();
         block.sort_unstable();
-        let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
+        let mut due: Vec<DeadlineKey> = mono.into_iter().map(|(_, key)| key).collect();
         // A machine with both deadlines expired is woken once, because `Wake` checks both clocks.
-        let both: BTreeSet<Key> = due.iter().cloned().collect();
+        let both: BTreeSet<DeadlineKey> = due.iter().cloned().collect();
         due.extend(
             block
                 .into_iter()
@@ -321,7 +321,7 @@ impl Engine {
         // Setting the hold needs no wake: each machine checks it before it sends a bid.
         if self.role.bids_held().is_none() {
             for id in self.market.order_ids() {
-                self.drive_order(&id, order::Input::Wake);
+                self.drive_order(&id, order::OrderInput::Wake);
             }
         }
     }
@@ -329,26 +329,26 @@ impl Engine {
     /// Sends `Wake` to every machine after a change of permissions.
     fn wake_everything(&mut self) {
         for id in self.market.order_ids() {
-            self.drive_order(&id, order::Input::Wake);
+            self.drive_order(&id, order::OrderInput::Wake);
         }
         for id in self.leases.deployment_ids() {
-            self.drive_deployment(&id, deployment::Input::Wake);
+            self.drive_deployment(&id, deployment::DeploymentInput::Wake);
         }
         for id in self.leases.workload_ids() {
-            self.drive_workload(&id, workload::Input::Wake);
+            self.drive_workload(&id, workload::WorkloadInput::Wake);
         }
         for id in self.leases.escrow_ids() {
-            self.drive_escrow(&id, escrow::Input::Wake);
+            self.drive_escrow(&id, escrow::EscrowInput::Wake);
         }
     }
 
     fn shutdown(&mut self) {
         self.role.stop();
         for id in self.market.order_ids() {
-            self.drive_order(&id, order::Input::Shutdown);
+            self.drive_order(&id, order::OrderInput::Shutdown);
         }
         for id in self.leases.deployment_ids() {
-            self.drive_deployment(&id, deployment::Input::Shutdown);
+            self.drive_deployment(&id, deployment::DeploymentInput::Shutdown);
         }
         self.refuse_scans();
         // The wake also removes the deadlines of work that can no longer start.
@@ -358,8 +358,8 @@ impl Engine {
 
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
-    key: fn(Id) -> Key,
-) -> impl Iterator<Item = (T, Key)> {
+    key: fn(Id) -> DeadlineKey,
+) -> impl Iterator<Item = (T, DeadlineKey)> {
     due.map(move |(at, id)| (*at, key(id.clone())))
 }
 

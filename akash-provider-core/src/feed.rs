@@ -13,12 +13,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Shared<T> {
-    queue: Mutex<Queue<T>>,
+struct FeedQueue<T> {
+    queue: Mutex<FeedBuffer<T>>,
     ready: Notify,
 }
 
-struct Queue<T> {
+struct FeedBuffer<T> {
     items: VecDeque<T>,
     closed: bool,
 }
@@ -26,7 +26,7 @@ struct Queue<T> {
 /// Sender of the queue. After the sender is dropped, the stream returns the queued items and ends.
 pub(crate) struct Feed<T> {
     // The consumer owns the queue, so that a dropped consumer frees it and is detected.
-    shared: Weak<Shared<T>>,
+    shared: Weak<FeedQueue<T>>,
 }
 
 impl<T> fmt::Debug for Feed<T> {
@@ -37,8 +37,8 @@ impl<T> fmt::Debug for Feed<T> {
 
 impl<T: Send + 'static> Feed<T> {
     pub(crate) fn new() -> (Self, BoxStream<'static, T>) {
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue {
+        let shared = Arc::new(FeedQueue {
+            queue: Mutex::new(FeedBuffer {
                 items: VecDeque::new(),
                 closed: false,
             }),

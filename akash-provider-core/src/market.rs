@@ -37,7 +37,7 @@ use crate::types::{
     Address, Attribute, BidId, BlockTime, Certificate, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec,
     Height, LeaseId, MarketParams, Msg, OrderId, ProviderRecord, TxError,
 };
-use book::{DeploymentBook, Index, TxContext};
+use book::{ActiveRecords, DeploymentBook, TxContext};
 pub use escrow::EscrowDetails;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
@@ -238,7 +238,7 @@ pub struct Market {
     building_at: Option<BlockTime>,
     deployments: BTreeMap<DeploymentId, DeploymentBook>,
     ledger: Ledger,
-    index: Index,
+    index: ActiveRecords,
     providers: BTreeMap<Address, ProviderRecord>,
     /// Provider attributes that auditors signed, by provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
@@ -256,7 +256,7 @@ impl Market {
             building_at: None,
             deployments: BTreeMap::new(),
             ledger: Ledger::default(),
-            index: Index::default(),
+            index: ActiveRecords::default(),
             providers: BTreeMap::new(),
             audits: BTreeMap::new(),
             certificates: BTreeMap::new(),

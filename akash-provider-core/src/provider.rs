@@ -14,13 +14,13 @@ pub use statistics::ProviderStatistics;
 
 use crate::error::Error;
 use crate::runtime::recorded_engine::RecordedEngine;
-use crate::runtime::{self, Parts};
+use crate::runtime::{self, RuntimeParts};
 use tokio_util::sync::CancellationToken;
 
 /// A compute provider, ready to run. Created by [`Provider::builder`].
 #[derive(Debug)]
 pub struct Provider {
-    parts: Parts<RecordedEngine>,
+    parts: RuntimeParts<RecordedEngine>,
 }
 
 impl Provider {

@@ -64,7 +64,7 @@ const REPORTED_CALLS: usize = 20;
 
 /// Arguments of [`run`].
 #[derive(Debug)]
-pub(crate) struct Parts<B> {
+pub(crate) struct RuntimeParts<B> {
     pub(crate) brain: B,
     pub(crate) config: Config,
     pub(crate) ports: Ports,
@@ -83,7 +83,7 @@ pub(crate) struct Parts<B> {
 
 /// Runs until stopped, see [`Provider::run_until`](crate::provider::Provider::run_until).
 pub(crate) async fn run<B: StateMachine>(
-    parts: Parts<B>,
+    parts: RuntimeParts<B>,
     shutdown: CancellationToken,
     abort: CancellationToken,
 ) -> Result<(), Error> {
@@ -132,7 +132,7 @@ struct Driver<B> {
 }
 
 impl<B: StateMachine> Driver<B> {
-    fn start(parts: Parts<B>) -> Self {
+    fn start(parts: RuntimeParts<B>) -> Self {
         let Ports { chain, cluster, .. } = parts.ports.clone();
         let provider = parts.config.provider.clone();
         let observer = Observer::start(parts.bus);

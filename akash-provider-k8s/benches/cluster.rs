@@ -18,7 +18,7 @@ mod lease;
 use counted::{Account, Server};
 use serde_json::json;
 use std::path::PathBuf;
-use testbed::{Cluster, Hold, Tier};
+use testbed::{ClusterLock, Testbed, Tier};
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,8 +45,8 @@ const fn pick<T: Copy>(small: T, large: T) -> T {
 
 /// Cluster of the tests in `tests/api_tier`. On drop, the objects of all leases are deleted.
 struct Borrowed {
-    cluster: Cluster,
-    _hold: Hold,
+    cluster: Testbed,
+    _hold: ClusterLock,
 }
 
 impl Drop for Borrowed {
@@ -70,7 +70,7 @@ fn main() -> Result<(), Failed> {
     let borrowed = match named {
         Some(_) => None,
         None => {
-            Cluster::exclusive_from_env(Tier::Api)?.map(|(cluster, hold)| Borrowed { cluster, _hold: hold })
+            Testbed::exclusive_from_env(Tier::Api)?.map(|(cluster, hold)| Borrowed { cluster, _hold: hold })
         }
     };
     let Some(file) = named.or_else(|| Some(borrowed.as_ref()?.cluster.kubeconfig())) else {

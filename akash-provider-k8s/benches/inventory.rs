@@ -17,9 +17,10 @@ mod real;
 
 use akash_provider_core::inventory::Inventory;
 use akash_provider_k8s::inventory::{
-    Change, Key, Kind, LeaseFacts, NodeFacts, ObjectFacts, PodFacts, StorageOptions, Tally,
+    FactChange, InventoryKind, LeaseFacts, NamespacedName, NodeFacts, ObjectFacts, PodFacts, StorageOptions,
+    Tally,
 };
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::{DynamicObject, ObjectList};
 use load::{Load, PROVIDER, namespace, node};
@@ -91,7 +92,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
         let began = Instant::now();
         let object: Pod = serde_json::from_slice(&event)?;
         let facts = PodFacts::from_object(&object).ok_or("pod without resources")?;
-        tally.apply(Change::Set(pod_key(number), ObjectFacts::Pod(facts)));
+        tally.apply(FactChange::Set(pod_key(number), ObjectFacts::Pod(facts)));
         black_box(tally.snapshot());
         samples.push(began.elapsed().as_secs_f64() * 1e6);
     }
@@ -104,7 +105,7 @@ fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     for sample in 0..40 {
         let extra = node_change(&serde_json::from_value(node(NODES))?)?;
         let change = match extra {
-            Change::Set(key, _) if sample % 2 == 1 => Change::Gone(Kind::Node, key, None),
+            FactChange::Set(key, _) if sample % 2 == 1 => FactChange::Gone(InventoryKind::Node, key, None),
             there => there,
         };
         let began = Instant::now();
@@ -116,7 +117,7 @@ fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
 }
 
 fn load(tally: &mut Tally) -> Result<(), Failed> {
-    let settings = Settings::new(PROVIDER.parse()?);
+    let settings = KubeSettings::new(PROVIDER.parse()?);
     for first in (0..NODES).step_by(PAGE) {
         for object in page::<Node>("NodeList", (first..first + PAGE).map(node))? {
             tally.apply(node_change(&object)?);
@@ -125,8 +126,8 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
     for lease in 0..LOAD.leases() {
         let object: DynamicObject = serde_json::from_value(LOAD.manifest(lease))?;
         let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("lease of another provider")?;
-        tally.apply(Change::Set(
-            Key::new("", &namespace(lease)),
+        tally.apply(FactChange::Set(
+            NamespacedName::new("", &namespace(lease)),
             ObjectFacts::Lease(facts),
         ));
     }
@@ -134,7 +135,7 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
         let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| LOAD.pod(n, "250m")))?;
         for (number, object) in (first..).zip(objects) {
             let facts = PodFacts::from_object(&object).ok_or("pod without resources")?;
-            tally.apply(Change::Set(pod_key(number), ObjectFacts::Pod(facts)));
+            tally.apply(FactChange::Set(pod_key(number), ObjectFacts::Pod(facts)));
         }
     }
     Ok(())
@@ -155,14 +156,17 @@ where
     Ok(list.items)
 }
 
-fn node_change(node: &Node) -> Result<Change, Failed> {
+fn node_change(node: &Node) -> Result<FactChange, Failed> {
     let facts = NodeFacts::from_object(node).ok_or("node without a name")?;
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    Ok(Change::Set(Key::new("", name), ObjectFacts::Node(facts)))
+    Ok(FactChange::Set(
+        NamespacedName::new("", name),
+        ObjectFacts::Node(facts),
+    ))
 }
 
-fn pod_key(pod: usize) -> Key {
-    Key::new(&LOAD.space_of(pod), &format!("web-{pod}"))
+fn pod_key(pod: usize) -> NamespacedName {
+    NamespacedName::new(&LOAD.space_of(pod), &format!("web-{pod}"))
 }
 
 fn median(mut samples: Vec<f64>) -> f64 {

@@ -1,6 +1,6 @@
 //! Tenant access to a running lease: logs, events and commands.
 //!
-//! The caches of [`State`] map pods to services. Only the streams of logs and commands are calls to the API server.
+//! The caches of [`ObjectCache`] map pods to services. Only the streams of logs and commands are calls to the API server.
 
 mod budget;
 mod events;
@@ -9,8 +9,8 @@ mod lines;
 mod logs;
 mod pods;
 
-use crate::settings::Settings;
-use crate::state::{EVERYWHERE, State};
+use crate::settings::KubeSettings;
+use crate::state::{EVERYWHERE, ObjectCache};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use futures::Stream;
@@ -29,11 +29,11 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Clone)]
 pub struct Access {
     client: Client,
-    state: Arc<State>,
+    state: Arc<ObjectCache>,
     call_timeout: Duration,
     command_start_timeout: Duration,
     tools: exec::Tools,
-    log_memory: Arc<budget::Budget>,
+    log_memory: Arc<budget::LogMemoryBudget>,
 }
 
 impl fmt::Debug for Access {
@@ -45,14 +45,14 @@ impl fmt::Debug for Access {
 impl Access {
     /// Creates the access to the logs, events and containers of the leases in `state`.
     #[must_use]
-    pub fn new(client: Client, state: Arc<State>, settings: &Settings) -> Self {
+    pub fn new(client: Client, state: Arc<ObjectCache>, settings: &KubeSettings) -> Self {
         Self {
             client,
             state,
             call_timeout: settings.call_timeout,
             command_start_timeout: settings.command_start_timeout,
             tools: exec::Tools::default(),
-            log_memory: Arc::new(budget::Budget::new(
+            log_memory: Arc::new(budget::LogMemoryBudget::new(
                 settings.log_memory_per_tenant,
                 settings.log_memory,
             )),

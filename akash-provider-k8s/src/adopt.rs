@@ -2,7 +2,7 @@
 //! values and never cause a deletion.
 
 use crate::cluster::unwatched::ByNamespace;
-use crate::cluster::{Inner, KubeCluster};
+use crate::cluster::{ClusterContext, KubeCluster};
 use crate::crd::convert;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::labels;
@@ -98,7 +98,7 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     pub(crate) async fn findings(&self, operation: &'static str) -> Result<Vec<Finding>, Error> {
         self.current(operation).await?;
         let there = self.all_there(operation).await?;

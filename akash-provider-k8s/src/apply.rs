@@ -17,7 +17,7 @@ pub mod ownership;
 pub mod plan;
 pub mod subset;
 
-pub(crate) use calls::{Calls, Read};
+pub(crate) use calls::{KubeCalls, ReadScope};
 
 use crate::audit::{DeletionLog, UNUSED};
 use crate::labels;
@@ -26,10 +26,10 @@ use akash_provider_core::types::LeaseId;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use grant::{cannot_bind, needs_access};
-use item::{Id, Item, Kind, Stage};
+use item::{ApplyStage, Item, ItemKind, ObjectId};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use plan::{Ledger, Plan, Write};
+use plan::{ObjectHashes, ObjectWrite, Plan};
 use serde_json::Value;
 
 /// Field manager of the provider.
@@ -54,7 +54,7 @@ const CALLS_PER_LEASE: usize = 4;
 /// Metadata of a watched object after a write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WrittenObject {
-    pub(crate) id: Id,
+    pub(crate) id: ObjectId,
     pub(crate) meta: ObjectMeta,
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Job<'a> {
     /// Desired objects of the lease.
     pub(crate) items: &'a [Item],
     /// Ledger of applied objects, as read from the namespace.
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) ledger: &'a ObjectHashes,
     /// Kinds of objects that are listed to find leftovers; empty if the namespace has a ledger.
-    pub(crate) search: &'a [Kind],
+    pub(crate) search: &'a [ItemKind],
     /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,
     /// Lease of the objects, as the subject of audit records.
@@ -81,10 +81,10 @@ pub(crate) struct Job<'a> {
 /// Remaining steps of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
-    access: Vec<Write>,
-    before_pods: Vec<Write>,
-    pods: Vec<Write>,
-    rest: Vec<Write>,
+    access: Vec<ObjectWrite>,
+    before_pods: Vec<ObjectWrite>,
+    pods: Vec<ObjectWrite>,
+    rest: Vec<ObjectWrite>,
     pub(crate) deletes: Vec<plan::Delete>,
 }
 
@@ -97,7 +97,7 @@ pub fn hash_of_all(namespace: &Value, items: &[Item]) -> String {
 
 /// Returns the ledger of a namespace, or an empty ledger if the annotation is missing or invalid.
 #[must_use]
-pub fn ledger_of(namespace: &Namespace) -> Ledger {
+pub fn ledger_of(namespace: &Namespace) -> ObjectHashes {
     let text = namespace
         .metadata
         .annotations
@@ -107,7 +107,7 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         text.and_then(|t| serde_json::from_str(t).ok());
     let entries = parsed.into_iter().flatten();
     entries
-        .filter_map(|(id, hash)| Some((Id::parse(&id)?, hash)))
+        .filter_map(|(id, hash)| Some((ObjectId::parse(&id)?, hash)))
         .collect()
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
     body
 }
 
-fn text_of(ledger: &Ledger) -> Value {
+fn text_of(ledger: &ObjectHashes) -> Value {
     let ledger: std::collections::BTreeMap<String, &String> =
         ledger.iter().map(|(id, hash)| (id.to_string(), hash)).collect();
     Value::from(serde_json::to_string(&ledger).unwrap_or_default())
@@ -134,7 +134,7 @@ fn text_of(ledger: &Ledger) -> Value {
 impl Job<'_> {
     /// Runs the first steps of an apply: writes the namespace, then deletes the objects that must be
     /// recreated.
-    pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
+    pub(crate) async fn open(&self, calls: &KubeCalls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {
             let message = format!("{id} is being deleted; retry when the deletion is complete");
@@ -158,16 +158,20 @@ impl Job<'_> {
             } else {
                 stage
             } {
-                Stage::BeforePods | Stage::BeforeMorePods => steps.before_pods.push(write),
-                Stage::Pods => steps.pods.push(write),
-                Stage::Rest => steps.rest.push(write),
+                ApplyStage::BeforePods | ApplyStage::BeforeMorePods => steps.before_pods.push(write),
+                ApplyStage::Pods => steps.pods.push(write),
+                ApplyStage::Rest => steps.rest.push(write),
             }
         }
         Ok(steps)
     }
 
     /// Writes the workloads, after the objects that the workloads need.
-    pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<WrittenObject>, Error> {
+    pub(crate) async fn run(
+        &self,
+        calls: &KubeCalls,
+        steps: &mut Steps,
+    ) -> Result<Vec<WrittenObject>, Error> {
         let access = std::mem::take(&mut steps.access);
         let before_pods = std::mem::take(&mut steps.before_pods);
         let is_new = !access.is_empty();
@@ -185,7 +189,7 @@ impl Job<'_> {
     }
 
     /// Writes the objects of the last stage, deletes surplus objects, and marks the apply as complete.
-    pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
+    pub(crate) async fn finish(&self, calls: &KubeCalls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
         deletes.extend(self.left_over(calls).await?);
@@ -195,7 +199,7 @@ impl Job<'_> {
         for delete in deletes {
             let (id, uid) = (&delete.id, delete.uid.as_deref());
             let is_deleted = calls.delete(id.kind, self.name, &id.name, uid).await?;
-            if is_deleted && id.kind == Kind::Secret {
+            if is_deleted && id.kind == ItemKind::Secret {
                 self.deletions
                     .record_secret(UNUSED, self.lease, (self.name, &id.name, uid))
                     .await?;
@@ -209,7 +213,7 @@ impl Job<'_> {
 
     /// Deletes objects that cannot be changed in place. After a deletion, returns a transient error. The next
     /// apply recreates the objects.
-    async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
+    async fn make_way(&self, calls: &KubeCalls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
             tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object of a lease deleted, the next attempt to deploy creates the object again");
@@ -224,7 +228,11 @@ impl Job<'_> {
         Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient())
     }
 
-    async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<WrittenObject>, Error> {
+    async fn write_all(
+        &self,
+        calls: &KubeCalls,
+        writes: Vec<ObjectWrite>,
+    ) -> Result<Vec<WrittenObject>, Error> {
         let writes = writes.into_iter();
         let writes: Vec<BoxFuture<'_, _>> = writes.map(|write| self.write(calls, write).boxed()).collect();
         stream::iter(writes)
@@ -233,8 +241,8 @@ impl Job<'_> {
             .await
     }
 
-    async fn write(&self, calls: &Calls, write: Write) -> Result<WrittenObject, Error> {
-        let Write {
+    async fn write(&self, calls: &KubeCalls, write: ObjectWrite) -> Result<WrittenObject, Error> {
+        let ObjectWrite {
             id,
             body,
             take_over,
@@ -257,7 +265,7 @@ impl Job<'_> {
     }
 
     /// Writes the namespace without the hash of all objects. The missing hash marks an unfinished apply.
-    async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
+    async fn write_namespace(&self, calls: &KubeCalls, ledger: &ObjectHashes) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without the annotation, the next apply searches for leftover objects again.
         if self.search.is_empty() {
@@ -268,14 +276,14 @@ impl Job<'_> {
 
     /// Lists the objects of the provider that are not among the desired objects. Searches only the kinds in
     /// `search`.
-    async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
+    async fn left_over(&self, calls: &KubeCalls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();
         let found: Vec<Vec<plan::Delete>> = stream::iter(lists)
             .buffer_unordered(CALLS_PER_LEASE)
             .try_collect()
             .await?;
-        let is_wanted = |id: &Id| self.items.iter().any(|i| i.id == *id);
+        let is_wanted = |id: &ObjectId| self.items.iter().any(|i| i.id == *id);
         Ok(found
             .into_iter()
             .flatten()

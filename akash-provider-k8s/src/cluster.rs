@@ -29,13 +29,13 @@ pub(crate) mod unwatched;
 pub use akash_provider_core::election::LeadershipGate;
 
 use crate::access::Access;
-use crate::apply::Calls;
+use crate::apply::KubeCalls;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
 use crate::labels;
 use crate::rights::{self, Attempt};
-use crate::settings::{Egress, Settings};
-use crate::state::State;
+use crate::settings::{Egress, KubeSettings};
+use crate::state::ObjectCache;
 use crate::statistics::{ClusterCounters, ClusterStatistics};
 use crate::write_client::WriteClient;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -45,7 +45,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 use kube::{Api, Client, Resource};
-use records::Records;
+use records::RecordApi;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -62,14 +62,14 @@ const SEEN_PAUSE: Duration = Duration::from_millis(2);
 /// Kubernetes cluster that runs leases.
 #[derive(Clone)]
 pub struct KubeCluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterContext>,
 }
 
 /// State shared by the modules of the cluster.
-pub(crate) struct Inner {
+pub(crate) struct ClusterContext {
     pub(crate) client: Client,
-    pub(crate) settings: Settings,
-    pub(crate) state: Arc<State>,
+    pub(crate) settings: KubeSettings,
+    pub(crate) state: Arc<ObjectCache>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
     /// Permitted and blocked networks for pods, with the current addresses of nodes and API servers.
@@ -89,7 +89,7 @@ impl fmt::Debug for KubeCluster {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for ClusterContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeCluster")
             .field("provider", &self.settings.provider)
@@ -103,15 +103,15 @@ impl KubeCluster {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for invalid settings.
-    pub fn connect(client: WriteClient, settings: Settings) -> Result<Arc<Self>, Error> {
+    pub fn connect(client: WriteClient, settings: KubeSettings) -> Result<Arc<Self>, Error> {
         if settings.manifest_namespace.is_empty() {
             let message = "the namespace of the Manifest objects is empty; the default is `lease`";
             return Err(Error::new(ErrorKind::Invalid, "connect", message));
         }
         let client = client.client().clone();
-        let state = Arc::new(State::start(&client, &settings));
+        let state = Arc::new(ObjectCache::start(&client, &settings));
         let access = Access::new(client.clone(), Arc::clone(&state), &settings);
-        let inner = Inner {
+        let inner = ClusterContext {
             client,
             egress: RwLock::new(settings.egress.clone()),
             settings,
@@ -129,13 +129,13 @@ impl KubeCluster {
         }))
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &ClusterContext {
         &self.inner
     }
 
     /// Returns the caches of the watches: objects and health of leases.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ObjectCache {
         &self.inner.state
     }
 
@@ -155,23 +155,23 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns the settings for rendering, with the current list of networks that pods must not reach.
-    pub(crate) fn rendering(&self) -> Settings {
+    pub(crate) fn rendering(&self) -> KubeSettings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
-        Settings {
+        KubeSettings {
             egress: egress.clone(),
             lease_account: self.lease_account(),
             ..self.settings.clone()
         }
     }
 
-    pub(crate) fn calls(&self, operation: &'static str) -> Calls {
-        Calls::new(self.client.clone(), self.settings.call_timeout, operation)
+    pub(crate) fn calls(&self, operation: &'static str) -> KubeCalls {
+        KubeCalls::new(self.client.clone(), self.settings.call_timeout, operation)
     }
 
     /// Returns access to custom resources in the manifest namespace.
-    pub(crate) fn records<K>(&self, operation: &'static str) -> Records<K>
+    pub(crate) fn records<K>(&self, operation: &'static str) -> RecordApi<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -179,7 +179,7 @@ impl Inner {
             + Serialize
             + DeserializeOwned,
     {
-        Records {
+        RecordApi {
             api: Api::namespaced(self.client.clone(), &self.settings.manifest_namespace),
             limit: self.settings.call_timeout,
             operation,

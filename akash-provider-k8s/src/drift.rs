@@ -8,8 +8,8 @@ mod backoff;
 
 pub(crate) use backoff::{CONFLICT_REPAIRS, Limit, RepairBackoff};
 
-use crate::apply::item::{Id, Item, Kind};
-use crate::apply::plan::{WatchedObjects, Write, compare, restoring};
+use crate::apply::item::{Item, ItemKind, ObjectId};
+use crate::apply::plan::{ObjectWrite, WatchedObjects, compare, restoring};
 use crate::labels::{self, KEEP};
 use crate::settings::Drift;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,7 +22,7 @@ const OF_OPENSHIFT: [&str; 3] = [
 ];
 
 /// Returns a predicate for the ids of `items`.
-pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
+pub(crate) fn is_among(items: &[Item]) -> impl Fn(&ObjectId, &ObjectMeta) -> bool {
     |id, _| items.iter().any(|item| item.id == *id)
 }
 
@@ -32,7 +32,7 @@ pub(crate) const NOT_RENDERED: &str = "not part of the lease";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DriftedObject {
     /// Write that restores the object.
-    pub(crate) write: Write,
+    pub(crate) write: ObjectWrite,
     /// Whether the object is missing.
     pub(crate) is_missing: bool,
     /// Whether the hash annotation differs from the desired hash. An edit or a newer deploy causes this
@@ -46,7 +46,7 @@ pub(crate) struct DriftedObject {
 /// server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
     // Secrets have no watch.
-    let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
+    let items = items.iter().filter(|item| item.id.kind != ItemKind::Secret);
     let judged = items.filter_map(|item| {
         let live = seen.find(&item.id);
         // Objects being deleted, and StatefulSets with other volume claims, have no repair.
@@ -79,22 +79,22 @@ pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedO
 ///
 /// Omits objects with the label [`KEEP`] and the role bindings of OpenShift.
 pub(crate) fn foreign<'a>(
-    is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
-    there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,
-) -> Vec<(Id, ObjectMeta)> {
+    is_rendered: impl Fn(&ObjectId, &ObjectMeta) -> bool,
+    there: impl IntoIterator<Item = (ObjectId, &'a ObjectMeta)>,
+) -> Vec<(ObjectId, ObjectMeta)> {
     let is_labelled = |meta: &ObjectMeta| {
         let labels = meta.labels.as_ref();
         labels.is_some_and(|labels| labels.get(KEEP).map(String::as_str) == Some("true"))
     };
     let found = there.into_iter().filter(|(id, meta)| {
-        let is_of_kubernetes = id.kind == Kind::RoleBinding && OF_OPENSHIFT.contains(&id.name.as_str());
+        let is_of_kubernetes = id.kind == ItemKind::RoleBinding && OF_OPENSHIFT.contains(&id.name.as_str());
         id.kind.opens() && !is_rendered(id, meta) && !is_of_kubernetes && !is_labelled(meta)
     });
     found.map(|(id, meta)| (id, meta.clone())).collect()
 }
 
 impl Limit {
-    pub(crate) fn for_kind(kind: Kind) -> Self {
+    pub(crate) fn for_kind(kind: ItemKind) -> Self {
         if kind.is_isolation() {
             Self::Isolation
         } else {
@@ -105,7 +105,7 @@ impl Limit {
 
 impl Drift {
     /// Returns true if objects of the kind are repaired automatically. Isolation objects are always repaired.
-    pub(crate) fn heals(self, kind: Kind) -> bool {
+    pub(crate) fn heals(self, kind: ItemKind) -> bool {
         self == Self::Heal || kind.is_isolation()
     }
 }

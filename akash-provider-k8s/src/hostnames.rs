@@ -1,8 +1,8 @@
 //! Declared hostnames as ProviderHost objects, from which the hostname operator creates routes. An object has the name
 //! of its hostname, in which a label replaces the `*` of a wildcard.
 
-use crate::cluster::Inner;
-use crate::cluster::records::{Outcome, Verdict};
+use crate::cluster::ClusterContext;
+use crate::cluster::records::{RecordAction, RecordOutcome};
 use crate::crd::{ProviderHost, ProviderHostSpec};
 use crate::labels::{self, Labels};
 use crate::state::lease_of_host;
@@ -19,7 +19,7 @@ const PURGE: &str = "purge_declared_hostname";
 const ALL: &str = "all_hostnames";
 
 #[async_trait]
-impl Hostnames for Inner {
+impl Hostnames for ClusterContext {
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error> {
         self.check_provider(lease, DECLARE)?;
         let spec = spec(lease, name);
@@ -30,13 +30,13 @@ impl Hostnames for Inner {
             if let Some(there) = there {
                 self.check_host(there)?;
                 if there.spec == spec && has_labels(there, &wanted_labels) {
-                    return Ok(Verdict::Keep);
+                    return Ok(RecordAction::Keep);
                 }
             }
-            Ok(Verdict::Write(self.host(&spec, &wanted_labels)))
+            Ok(RecordAction::Write(self.host(&spec, &wanted_labels)))
         };
         let outcome = self.records(DECLARE).settle(&object, seen, judge).await?;
-        if let Outcome::Written(host) = outcome {
+        if let RecordOutcome::Written(host) = outcome {
             tracing::info!(hostname = name.hostname, %lease, service = name.service, "ProviderHost object written for a hostname of a lease, the hostname operator creates the route next");
             self.until_seen(|| self.holds(self.hosts(), &host.metadata)).await;
         }
@@ -52,13 +52,17 @@ impl Hostnames for Inner {
             // A hostname that belongs to another lease now is not deleted, which is no error.
             let is_ours =
                 holder.as_ref() == Some(lease) && !there.is_some_and(|h| self.is_of_other_chain(&h.metadata));
-            Ok(if is_ours { Verdict::Delete } else { Verdict::Keep })
+            Ok(if is_ours {
+                RecordAction::Delete
+            } else {
+                RecordAction::Keep
+            })
         };
         let outcome = self
             .records::<ProviderHost>(PURGE)
             .settle(&object, seen, judge)
             .await?;
-        if let Outcome::Deleted(uid) = outcome {
+        if let RecordOutcome::Deleted(uid) = outcome {
             self.until_seen(|| self.lacks(self.hosts(), &object, &uid)).await;
         }
         Ok(())
@@ -87,7 +91,7 @@ impl Hostnames for Inner {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns an error if the hostname belongs to another provider or to a lease of another chain.
     fn check_host(&self, host: &ProviderHost) -> Result<(), Error> {
         let is_other = host.spec.provider != self.settings.provider.to_string();

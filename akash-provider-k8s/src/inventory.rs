@@ -25,17 +25,17 @@ mod tally;
 pub(crate) mod vendor;
 mod watch;
 
-pub use facts::{Change, Key, Kind, ObjectFacts};
+pub use facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
 pub use lease::LeaseFacts;
 pub use node::NodeFacts;
-pub use options::Options;
+pub use options::CapacityOptions;
 pub use pod::PodFacts;
 pub use requests::{Requests, pod_requests};
 pub use shared::InventoryWatch;
 pub use source::KubeInventory;
 pub(crate) use source::WholeInventory;
 pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
-pub use tally::{Snapshot, Tally};
+pub use tally::{CapacityCount, Tally};
 pub use vendor::Vendor;
 #[cfg(test)]
 pub(crate) use watch::{NodeParts, PodParts};

@@ -1,7 +1,7 @@
 //! Leased addresses as ProviderLeasedIP objects, one per port, from which the IP operator creates Services.
 
-use crate::cluster::Inner;
-use crate::cluster::records::{Outcome, Verdict};
+use crate::cluster::ClusterContext;
+use crate::cluster::records::{RecordAction, RecordOutcome};
 use crate::crd::{ManifestLeaseId, ProviderLeasedIP, ProviderLeasedIpSpec};
 use crate::hostnames::own_labels;
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
@@ -18,7 +18,7 @@ const PURGE: &str = "purge_declared_ip";
 const USAGE: &str = "leased_ip_usage";
 
 #[async_trait]
-impl LeasedIps for Inner {
+impl LeasedIps for ClusterContext {
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error> {
         self.check_provider(lease, DECLARE)?;
         self.current(DECLARE).await?;
@@ -30,18 +30,18 @@ impl LeasedIps for Inner {
         let judge = |there: Option<&ProviderLeasedIP>| {
             if let Some(there) = there {
                 if there.spec == spec {
-                    return Ok(Verdict::Keep);
+                    return Ok(RecordAction::Keep);
                 }
                 check_move(lease, there, overwrite)?;
             }
-            Ok(Verdict::Write(self.leased_ip(lease, ip, &spec)))
+            Ok(RecordAction::Write(self.leased_ip(lease, ip, &spec)))
         };
         let outcome = self.records(DECLARE).settle(&name, seen, judge).await?;
         // After the new object: an interruption leaves the address with two holders, never without one.
         for other in others {
             self.release(&other, ip).await?;
         }
-        if let Outcome::Written(written) = outcome {
+        if let RecordOutcome::Written(written) = outcome {
             tracing::info!(address = name, %lease, service = ip.service, "ProviderLeasedIP object written for a leased IP, the IP operator assigns the address next");
             self.until_seen(|| self.holds(self.ips(), &written.metadata))
                 .await;
@@ -58,13 +58,17 @@ impl LeasedIps for Inner {
                 .filter(|ip| !self.is_of_other_chain(&ip.metadata))
                 .and_then(|ip| lease_of(&ip.spec));
             let is_holder = holder.as_ref() == Some(lease);
-            Ok(if is_holder { Verdict::Delete } else { Verdict::Keep })
+            Ok(if is_holder {
+                RecordAction::Delete
+            } else {
+                RecordAction::Keep
+            })
         };
         let outcome = self
             .records::<ProviderLeasedIP>(PURGE)
             .settle(&name, seen, judge)
             .await?;
-        if let Outcome::Deleted(uid) = outcome {
+        if let RecordOutcome::Deleted(uid) = outcome {
             self.until_seen(|| self.lacks(self.ips(), &name, &uid)).await;
         }
         Ok(())
@@ -98,7 +102,7 @@ impl LeasedIps for Inner {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns all valid ProviderLeasedIP objects of this provider, each with its lease.
     fn all_ips(&self) -> Vec<(LeaseId, Arc<ProviderLeasedIP>)> {
         let ips = self.ips().state().into_iter();
@@ -169,13 +173,17 @@ impl Inner {
             let is_it = there.is_some_and(|t| {
                 t.spec.sharing_key == ip.sharing_key && lease_of(&t.spec) == declaring_lease
             });
-            Ok(if is_it { Verdict::Delete } else { Verdict::Keep })
+            Ok(if is_it {
+                RecordAction::Delete
+            } else {
+                RecordAction::Keep
+            })
         };
         let outcome = self
             .records::<ProviderLeasedIP>(DECLARE)
             .settle(name, seen, judge)
             .await?;
-        if let Outcome::Deleted(uid) = outcome {
+        if let RecordOutcome::Deleted(uid) = outcome {
             self.until_seen(|| self.lacks(self.ips(), name, &uid)).await;
         }
         Ok(())

@@ -30,11 +30,11 @@ pub use routes::{BackendRef, PathMatch, RouteMatch, RouteRule};
 pub use routes::{HTTPRoute, HttpRouteSpec, INGRESS_CLASS, ParentRef, http_route, ingress};
 pub(crate) use routes::{effective, next_cases};
 
-pub use crate::refusal::{MAX_OBJECT_BYTES, Refusal};
+pub use crate::refusal::{MAX_OBJECT_BYTES, RenderError};
 
-use self::context::Context;
+use self::context::RenderContext;
 use crate::crd::convert;
-use crate::settings::{Isolation, Settings};
+use crate::settings::{Isolation, KubeSettings};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::Group;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
@@ -90,13 +90,13 @@ pub const MAX_PORTS: usize = 500;
 /// Renders the objects of a lease.
 ///
 /// # Errors
-/// [`Refusal`] for the first field of the manifest that Kubernetes would reject.
+/// [`RenderError`] for the first field of the manifest that Kubernetes would reject.
 pub fn render(
     deployment: &WorkloadSpec,
-    settings: &Settings,
+    settings: &KubeSettings,
     prior: &PriorState,
-) -> Result<LeaseObjects, Refusal> {
-    let cx = Context::new(deployment, settings, prior);
+) -> Result<LeaseObjects, RenderError> {
+    let cx = RenderContext::new(deployment, settings, prior);
     // Cheap checks first: a group that is too large is not rendered.
     ports::check_total(&deployment.group)?;
     names_differ(&deployment.group)?;
@@ -123,10 +123,10 @@ pub fn render(
 /// As [`render`].
 pub fn without_default_disk(
     deployment: &WorkloadSpec,
-    settings: &Settings,
+    settings: &KubeSettings,
     prior: &PriorState,
-) -> Result<BTreeMap<String, PodTemplateSpec>, Refusal> {
-    let cx = Context::new(deployment, settings, prior);
+) -> Result<BTreeMap<String, PodTemplateSpec>, RenderError> {
+    let cx = RenderContext::new(deployment, settings, prior);
     let mut templates = BTreeMap::new();
     for service in &deployment.group.services {
         if let Some(template) = pod::without_default_disk(&cx, service)? {
@@ -137,13 +137,13 @@ pub fn without_default_disk(
 }
 
 /// Returns an error for an invalid service name, or if two services need objects with the same name.
-fn names_differ(group: &Group) -> Result<(), Refusal> {
+fn names_differ(group: &Group) -> Result<(), RenderError> {
     let mut workloads = BTreeSet::new();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
     for service in &group.services {
         text::service_name(service)?;
         if !workloads.insert(service.name.as_str()) {
-            return Err(Refusal::new(
+            return Err(RenderError::new(
                 &service.name,
                 "name",
                 "the name is used by two services",
@@ -156,7 +156,7 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
                 let problem = format!(
                     "its objects and those of service `{other}` would both be named `{name}`; rename one service"
                 );
-                return Err(Refusal::new(&service.name, "name", problem));
+                return Err(RenderError::new(&service.name, "name", problem));
             }
         }
     }
@@ -166,8 +166,8 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
 /// Checks a deployment before anything is created.
 ///
 /// # Errors
-/// [`Refusal`] for the first field that cannot be stored in a Manifest object or that Kubernetes would reject.
-pub fn check(deployment: &WorkloadSpec, settings: &Settings) -> Result<(), Refusal> {
+/// [`RenderError`] for the first field that cannot be stored in a Manifest object or that Kubernetes would reject.
+pub fn check(deployment: &WorkloadSpec, settings: &KubeSettings) -> Result<(), RenderError> {
     let prior = PriorState {
         // Placeholder: these objects are not written.
         manifest_version: "0".to_owned(),

@@ -19,9 +19,9 @@ mod sink;
 mod statistics;
 mod worker;
 
-pub use change::{Change, version_of};
+pub use change::{ObjectChange, version_of};
 pub use guard::{Hold, MissingRecord};
-pub use operator_state::Counts;
+pub use operator_state::OperationCounts;
 pub use queue::QueueDepth;
 pub use report::{IgnoredLease, LeaseParts, WatchStatus};
 pub use statistics::WorkStatistics;

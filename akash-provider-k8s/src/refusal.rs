@@ -6,7 +6,7 @@ pub const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 /// Reason why a deployment cannot be rendered as Kubernetes objects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("service {service:?}, {field}: {problem}")]
-pub struct Refusal {
+pub struct RenderError {
     /// Name of the service; empty for the group.
     pub service: String,
     /// Field of the manifest, for example `expose[1].port`.
@@ -15,7 +15,7 @@ pub struct Refusal {
     pub problem: String,
 }
 
-impl Refusal {
+impl RenderError {
     /// Creates an error; `service` is empty for the group.
     #[must_use]
     pub fn new(service: &str, field: impl Into<String>, problem: impl Into<String>) -> Self {

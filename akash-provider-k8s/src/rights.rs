@@ -6,7 +6,7 @@
 
 mod required;
 
-pub use required::{Condition, Rule, Scope, required, required_in_leases};
+pub use required::{Condition, Rule, RuleScope, required, required_in_leases};
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};

@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Settings of the backend. [`Settings::new`] gives the defaults.
+/// Settings of the backend. [`KubeSettings::new`] gives the defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct KubeSettings {
     /// Address of the provider. Objects of other providers are never changed.
     pub provider: Address,
     /// ID of the chain, written to namespaces to distinguish leases of different chains.
@@ -76,7 +76,7 @@ pub struct Settings {
     pub deletions: DeletionLog,
 }
 
-impl Settings {
+impl KubeSettings {
     /// Returns the default settings of a provider.
     #[must_use]
     pub fn new(provider: Address) -> Self {
@@ -142,7 +142,7 @@ impl PartialEq for LeasedIpCount {
     }
 }
 
-impl Settings {
+impl KubeSettings {
     /// Returns the size of the address pool, and the number of addresses used outside the leases of this
     /// provider.
     ///

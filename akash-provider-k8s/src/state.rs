@@ -31,8 +31,8 @@ mod watches;
 
 pub use definitions::Definitions;
 pub use health::replicas;
-pub use history::{EventStore, History, RecordedEvent, StoredEvent};
-pub use kind::{Kind, is_lease_namespace, lease_of_host};
+pub use history::{EventHistory, EventStore, RecordedEvent, StoredEvent};
+pub use kind::{CachedKind, is_lease_namespace, lease_of_host};
 pub use orphans::{Orphan, Reason};
 pub use replica_counts::Replicas;
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
@@ -42,17 +42,17 @@ pub use watches::WatchState;
 
 pub(crate) use history::service_of;
 pub(crate) use kind::WatchedKind;
-pub(crate) use shared::{EVERYWHERE, Shared};
+pub(crate) use shared::{CacheShared, EVERYWHERE};
 pub(crate) use watch_config::asked_to_wait;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use crate::task;
 use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use futures::stream::BoxStream;
-use health::Write;
+use health::WorkloadWrite;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
@@ -66,9 +66,9 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Caches of the objects of leases, and the health of leases. The watches stop when `State` is dropped.
+/// Caches of the objects of leases, and the health of leases. The watches stop when `ObjectCache` is dropped.
 #[derive(Debug)]
-pub struct State {
+pub struct ObjectCache {
     /// Namespaces with the label `akash.network=true`.
     pub namespaces: Store<Namespace>,
     /// Workloads without persistent volumes.
@@ -87,25 +87,25 @@ pub struct State {
     pub hosts: Store<ProviderHost>,
     /// ProviderLeasedIP objects: declared leased addresses, in the manifest namespace.
     pub ips: Store<ProviderLeasedIP>,
-    history: Arc<History>,
-    shared: Arc<Shared>,
+    history: Arc<EventHistory>,
+    shared: Arc<CacheShared>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl State {
+impl ObjectCache {
     /// Starts the watches. Returns at once, even if the API server is down.
     #[must_use]
-    pub fn start(client: &Client, settings: &Settings) -> Self {
+    pub fn start(client: &Client, settings: &KubeSettings) -> Self {
         Self::start_with(client, settings, WatchConfig::default())
     }
 
     /// Starts the watches with the timing `watch_config`.
     #[must_use]
-    pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
-        let shared = Arc::new(Shared::new(settings, watch_config));
+    pub fn start_with(client: &Client, settings: &KubeSettings, watch_config: WatchConfig) -> Self {
+        let shared = Arc::new(CacheShared::new(settings, watch_config));
         // Weak, so that the history does not keep the caches alive.
-        let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
+        let history = Arc::new(EventHistory::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,
             namespace: &settings.manifest_namespace,
@@ -114,7 +114,7 @@ impl State {
             tasks: Vec::new(),
         };
         watches.follow(
-            Kind::Events,
+            CachedKind::Events,
             "",
             Api::<object::Decoded<Event>>::all(client.clone()),
             history::EventSink(Arc::clone(&history)),
@@ -162,7 +162,7 @@ impl State {
 
     /// Returns the state of each watch.
     #[must_use]
-    pub fn watches(&self) -> BTreeMap<Kind, WatchState> {
+    pub fn watches(&self) -> BTreeMap<CachedKind, WatchState> {
         self.shared.watches.read(Clone::clone)
     }
 
@@ -236,7 +236,7 @@ impl State {
     /// Returns the status of one service.
     ///
     /// # Errors
-    /// Returns the errors of [`State::lease_status`], and `NotFound` for an unknown service.
+    /// Returns the errors of [`ObjectCache::lease_status`], and `NotFound` for an unknown service.
     pub fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let view = self.current(lease)?;
         // Distinguishes a missing lease from a missing service.
@@ -255,12 +255,12 @@ impl State {
     /// Returns the number of container restarts of each service of a lease.
     ///
     /// # Errors
-    /// Returns an error as [`State::lease_status`] does.
+    /// Returns an error as [`ObjectCache::lease_status`] does.
     pub fn restarts(&self, lease: &LeaseId) -> Result<BTreeMap<String, u32>, Error> {
         Ok(status::restarts(&self.current(lease)?))
     }
 
-    pub(crate) fn has_listed(&self, kind: Kind) -> bool {
+    pub(crate) fn has_listed(&self, kind: CachedKind) -> bool {
         self.shared
             .watches
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
@@ -268,7 +268,7 @@ impl State {
 
     /// Returns the kinds for which all objects were listed. These objects are in every view that is read
     /// after this call.
-    pub(crate) fn listed(&self) -> BTreeSet<Kind> {
+    pub(crate) fn listed(&self) -> BTreeSet<CachedKind> {
         let synced = |watches: &watches::Watches| {
             let listed = watches.iter().filter(|(_, watch)| watch.synced);
             listed.map(|(kind, _)| *kind).collect()
@@ -278,14 +278,14 @@ impl State {
 
     /// Returns the history of Kubernetes events in lease namespaces.
     #[must_use]
-    pub const fn history(&self) -> &Arc<History> {
+    pub const fn history(&self) -> &Arc<EventHistory> {
         &self.history
     }
 
     /// Returns true after the first complete list of Kubernetes events.
     #[must_use]
     pub fn sees_events(&self) -> bool {
-        self.has_listed(Kind::Events)
+        self.has_listed(CachedKind::Events)
     }
 
     /// Returns true for a lease of this provider that has a Manifest or that runs.
@@ -315,7 +315,7 @@ impl State {
             return;
         };
         let meta = object.meta();
-        let write = Write {
+        let write = WorkloadWrite {
             kind,
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
@@ -326,11 +326,11 @@ impl State {
     }
 
     /// Marks a lease as changing. The health of the lease is unknown until the returned value is dropped.
-    pub fn hold(&self, lease: &LeaseId) -> Hold {
+    pub fn hold(&self, lease: &LeaseId) -> LeaseHold {
         let home = lease.namespace();
         let signal = self.shared.index().hold(&home, 1);
         self.shared.tell(signal);
-        Hold {
+        LeaseHold {
             shared: Arc::clone(&self.shared),
             home,
         }
@@ -341,7 +341,7 @@ impl State {
     pub fn is_settled(&self, lease: &LeaseId) -> bool {
         let index = self.shared.index();
         let entry = index.leases.get(&lease.namespace());
-        entry.is_none_or(index::Entry::is_settled)
+        entry.is_none_or(index::IndexedLease::is_settled)
     }
 
     /// Waits until the watches have observed all writes of this process for a lease. Does not return while
@@ -359,7 +359,7 @@ impl State {
     /// Returns the invalid objects, and the objects without the ID of a lease: kind, name and reason. Only
     /// objects with the label `akash.network=true` are included.
     #[must_use]
-    pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
+    pub fn unreadable(&self) -> Vec<(CachedKind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {
             Reason::Unreadable(why) => Some((orphan.kind, orphan.name, why)),
             Reason::NoManifest | Reason::NoLease => None,
@@ -391,12 +391,12 @@ fn no_service(lease: &LeaseId, service: &str) -> Error {
 /// Marks a lease as changing until the value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it ends the change"]
-pub struct Hold {
-    shared: Arc<Shared>,
+pub struct LeaseHold {
+    shared: Arc<CacheShared>,
     home: String,
 }
 
-impl Drop for Hold {
+impl Drop for LeaseHold {
     fn drop(&mut self) {
         let signal = self.shared.index().hold(&self.home, -1);
         self.shared.tell(signal);

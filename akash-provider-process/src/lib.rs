@@ -25,11 +25,11 @@ mod workload;
 
 use akash_provider_core::types::LeaseId;
 use akash_provider_core::{Error, ErrorKind};
-use records::Records;
+use records::RecordFolder;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use workload::{Running, State};
+use workload::{Running, WorkloadTable};
 
 /// Command to run for each image, by image name.
 pub type Images = BTreeMap<String, Vec<String>>;
@@ -37,9 +37,9 @@ pub type Images = BTreeMap<String, Vec<String>>;
 /// Cluster of local processes. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct ProcessCluster {
-    records: Records,
+    records: RecordFolder,
     images: Arc<Images>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WorkloadTable>>,
 }
 
 impl ProcessCluster {
@@ -53,7 +53,7 @@ impl ProcessCluster {
     /// # Errors
     /// The error of reading or writing the folder.
     pub async fn open(folder: impl Into<PathBuf>, images: Images) -> Result<Self, Error> {
-        let records = Records::new(folder.into());
+        let records = RecordFolder::new(folder.into());
         let (found, unreadable) = records.all().await?;
         let cluster = Self {
             records,
@@ -94,7 +94,7 @@ impl ProcessCluster {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WorkloadTable> {
         lock(&self.state)
     }
 }

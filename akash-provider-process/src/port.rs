@@ -1,8 +1,8 @@
 //! Implementation of the `Cluster` port.
 
-use crate::process::{Program, ReplicaEvent, run_with_restarts};
+use crate::process::{CommandSpec, ReplicaEvent, run_with_restarts};
 use crate::records::LeaseRecord;
-use crate::workload::{Running, State, Workload};
+use crate::workload::{ProcessWorkload, Running, WorkloadTable};
 use crate::{ProcessCluster, lock, no_lease, no_service};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
@@ -29,7 +29,7 @@ impl ProcessCluster {
                 let program = self.program(&running, service, replica)?;
                 let (lease, name) = (deployment.lease.clone(), service.name.clone());
                 // Weak, so that replicas do not keep the state alive, which stops them on drop.
-                let state: Weak<Mutex<State>> = Arc::downgrade(&self.state);
+                let state: Weak<Mutex<WorkloadTable>> = Arc::downgrade(&self.state);
                 let stop = running.stop.clone();
                 let stopping = running.stop.clone();
                 let report = move |event: ReplicaEvent| {
@@ -63,7 +63,7 @@ impl ProcessCluster {
         running: &Running,
         service: &Service,
         replica: u32,
-    ) -> Result<Program, Error> {
+    ) -> Result<CommandSpec, Error> {
         let command = service.command.as_ref().filter(|c| !c.is_empty());
         let command = command.or_else(|| self.images.get(&service.image));
         let Some((program, args)) = command.and_then(|c| c.split_first()) else {
@@ -83,7 +83,7 @@ impl ProcessCluster {
         let ports = running.ports.get(&service.name).into_iter().flatten();
         let ports = ports.map(|p| (format!("PORT_{}", p.port), p.external_port.to_string()));
         let home = self.records.home(&running.deployment.lease);
-        Ok(Program {
+        Ok(CommandSpec {
             program: program.clone(),
             args: args.iter().chain(more).cloned().collect(),
             // Ports last: the last of equal names counts, so a manifest cannot replace the variable of a port.
@@ -107,7 +107,7 @@ impl ProcessCluster {
         &self,
         operation: &'static str,
         lease: &LeaseId,
-        question: impl FnOnce(&Workload) -> T,
+        question: impl FnOnce(&ProcessWorkload) -> T,
     ) -> Result<T, Error> {
         let state = self.state();
         state
@@ -219,7 +219,7 @@ impl Cluster for ProcessCluster {
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
-        self.read("lease status", lease, Workload::status)
+        self.read("lease status", lease, ProcessWorkload::status)
     }
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
@@ -296,7 +296,7 @@ fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u
     oldest_first
 }
 
-type Watcher = (Receiver<ClusterChange>, Weak<Mutex<State>>);
+type Watcher = (Receiver<ClusterChange>, Weak<Mutex<WorkloadTable>>);
 
 /// Returns the next change, or a snapshot after missed changes.
 async fn next_change((mut changes, state): Watcher) -> Option<(Result<ClusterChange, Error>, Watcher)> {

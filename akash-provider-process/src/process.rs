@@ -32,7 +32,7 @@ const EXIT_NOT_FOUND: i32 = 127;
 const EXIT_NOT_EXECUTABLE: i32 = 126;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
+pub(crate) struct CommandSpec {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
@@ -53,12 +53,12 @@ pub(crate) enum ReplicaEvent {
 /// Runs a program and restarts it after each exit, until `stop` is cancelled. Returns after all processes of
 /// the program have ended.
 pub(crate) async fn run_with_restarts(
-    program: Program,
+    program: CommandSpec,
     report: impl Fn(ReplicaEvent) + Send + Sync,
     stop: CancellationToken,
 ) {
     while !stop.is_cancelled() {
-        match Group::start(&program, Stdio::null()) {
+        match ChildGroup::start(&program, Stdio::null()) {
             Ok(mut group) => {
                 let why = group.live(&report, &stop).await;
                 // Before the event: the processes of an ended replica must not run any more.
@@ -83,13 +83,13 @@ pub(crate) async fn run_with_restarts(
 
 /// Runs a program once with the given streams. Returns the exit code, or `None` if the program was stopped.
 /// Finally kills the child processes of the program.
-pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
+pub(crate) async fn run(program: &CommandSpec, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()
     } else {
         Stdio::null()
     };
-    let mut group = match Group::start(program, input) {
+    let mut group = match ChildGroup::start(program, input) {
         Ok(group) => group,
         Err(error) => {
             let output = format!("cannot start `{}`: {error}\n", program.program);
@@ -158,13 +158,13 @@ async fn forward(pipe: Option<impl AsyncRead + Unpin>, mut to: impl AsyncWrite +
 
 /// Process group, killed on drop.
 #[derive(Debug)]
-struct Group {
+struct ChildGroup {
     child: Box<dyn ChildWrapper>,
     ended: bool,
 }
 
-impl Group {
-    fn start(program: &Program, input: Stdio) -> io::Result<Self> {
+impl ChildGroup {
+    fn start(program: &CommandSpec, input: Stdio) -> io::Result<Self> {
         records::make(&program.folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut command = CommandWrap::with_new(&program.program, |command| {
@@ -232,7 +232,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     fn drop(&mut self) {
         if !self.ended {
             // A drop cannot wait, so the process is only signalled.

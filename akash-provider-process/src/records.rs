@@ -19,11 +19,11 @@ pub(crate) struct LeaseRecord {
 
 /// Folder with the records.
 #[derive(Debug, Clone)]
-pub(crate) struct Records {
+pub(crate) struct RecordFolder {
     folder: PathBuf,
 }
 
-impl Records {
+impl RecordFolder {
     pub(crate) const fn new(folder: PathBuf) -> Self {
         Self { folder }
     }

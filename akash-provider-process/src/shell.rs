@@ -1,6 +1,6 @@
 //! Commands that tenants run next to a replica: in the folder and with the variables of the replica.
 
-use crate::process::{self, Program};
+use crate::process::{self, CommandSpec};
 use crate::{ProcessCluster, no_lease, no_service};
 use akash_provider_core::cluster::{ExecIo, ExecRequest, Shell};
 use akash_provider_core::types::LeaseId;
@@ -28,7 +28,7 @@ impl ProcessCluster {
         &self,
         lease: &LeaseId,
         request: &ExecRequest,
-    ) -> Result<(Program, CancellationToken, TaskTracker), Error> {
+    ) -> Result<(CommandSpec, CancellationToken, TaskTracker), Error> {
         let invalid = |message| Error::new(ErrorKind::Invalid, EXEC, message);
         if request.tty {
             return Err(invalid("terminals are not supported; omit --tty"));
@@ -45,7 +45,7 @@ impl ProcessCluster {
             let replica = format!("{}-{}", request.service, request.replica);
             no_service(EXEC, lease, &replica)
         })?;
-        let program = Program {
+        let program = CommandSpec {
             program: name.clone(),
             args: args.to_vec(),
             ..self.program(running, service, request.replica)?

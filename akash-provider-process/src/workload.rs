@@ -23,18 +23,18 @@ const FIRST_PORT: u16 = 30_000;
 const WAITING: usize = 1024;
 
 /// Allocated ports by service.
-pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
+pub(crate) type ServicePorts = BTreeMap<String, Vec<ForwardedPort>>;
 
 #[derive(Debug)]
-pub(crate) struct State {
-    workloads: BTreeMap<LeaseId, Workload>,
+pub(crate) struct WorkloadTable {
+    workloads: BTreeMap<LeaseId, ProcessWorkload>,
     /// Records that could not be read at the start and were not replaced later.
     pub(crate) unreadable: Vec<UnusableRecord>,
     changes: broadcast::Sender<ClusterChange>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Workload {
+pub(crate) struct ProcessWorkload {
     pub(crate) record: LeaseRecord,
     pub(crate) running: Option<Running>,
     pub(crate) logs: Journal<LogLine>,
@@ -45,14 +45,14 @@ pub(crate) struct Workload {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) deployment: WorkloadSpec,
-    pub(crate) ports: Ports,
+    pub(crate) ports: ServicePorts,
     /// True for a running replica, by service name and replica number.
     up: BTreeMap<(String, u32), bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) replicas: TaskTracker,
 }
 
-impl Default for State {
+impl Default for WorkloadTable {
     fn default() -> Self {
         Self {
             workloads: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Running {
         self.replicas.clone()
     }
 
-    pub(crate) fn new(deployment: WorkloadSpec, ports: Ports) -> Self {
+    pub(crate) fn new(deployment: WorkloadSpec, ports: ServicePorts) -> Self {
         let replicas = deployment.group.services.iter();
         let replicas = replicas.flat_map(|s| (0..s.count).map(|n| ((s.name.clone(), n), false)));
         Self {
@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-impl Workload {
+impl ProcessWorkload {
     pub(crate) fn event(&mut self, severity: Severity, service: &str, reason: &str, message: String) {
         // A clock before 1970 must not lose an event.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -143,12 +143,12 @@ impl Workload {
     }
 }
 
-impl State {
-    pub(crate) fn get(&self, lease: &LeaseId) -> Option<&Workload> {
+impl WorkloadTable {
+    pub(crate) fn get(&self, lease: &LeaseId) -> Option<&ProcessWorkload> {
         self.workloads.get(lease)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Workload> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ProcessWorkload> {
         self.workloads.values()
     }
 
@@ -173,7 +173,7 @@ impl State {
         match self.workloads.get_mut(&lease) {
             Some(workload) => workload.record = record,
             None => {
-                let workload = Workload {
+                let workload = ProcessWorkload {
                     record,
                     running: None,
                     logs: Journal::default(),
@@ -255,14 +255,14 @@ impl State {
 
     /// Allocates free local ports for the exposes that require a port. Ports of a running lease are
     /// unchanged.
-    pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
+    pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> ServicePorts {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self
             .all()
             .filter_map(|w| w.running.as_ref())
             .flat_map(|r| r.ports.values().flatten());
         let mut taken: BTreeSet<u16> = of_all.map(|p| p.external_port).collect();
-        let mut ports = Ports::new();
+        let mut ports = ServicePorts::new();
         for service in &deployment.group.services {
             // Exposes through an ingress or a leased IP get no node port in a cluster either.
             let exposes = service

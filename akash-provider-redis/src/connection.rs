@@ -1,7 +1,7 @@
 //! Connections to the current master.
 
 use crate::location::Location;
-use crate::position::Keys;
+use crate::position::RedisKeys;
 use akash_provider_core::{Error, ErrorKind};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -23,9 +23,9 @@ const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Location of the bus, and the names of its Redis keys.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct RedisEndpoint {
     location: Location,
-    keys: Keys,
+    keys: RedisKeys,
 }
 
 /// Identity of a server process and of its replication history. A change means that earlier events and
@@ -36,19 +36,19 @@ pub(crate) struct ServerId {
     replication: String,
 }
 
-impl Endpoint {
+impl RedisEndpoint {
     pub(crate) fn new(location: Location) -> Self {
         if location.is_tls() {
             // The `redis` crate panics without a default TLS provider. An error means that one is installed.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         Self {
-            keys: Keys::new(location.prefix()),
+            keys: RedisKeys::new(location.prefix()),
             location,
         }
     }
 
-    pub(crate) const fn keys(&self) -> &Keys {
+    pub(crate) const fn keys(&self) -> &RedisKeys {
         &self.keys
     }
 
@@ -171,7 +171,7 @@ impl Endpoint {
 
 /// Shared connection for commands, opened on demand and after failures.
 pub(crate) struct SharedConnection {
-    link: Arc<Endpoint>,
+    link: Arc<RedisEndpoint>,
     /// Maximum time for a response.
     response_timeout: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
@@ -186,7 +186,7 @@ impl std::fmt::Debug for SharedConnection {
 }
 
 impl SharedConnection {
-    pub(crate) fn new(link: Arc<Endpoint>, response_timeout: Duration) -> Self {
+    pub(crate) fn new(link: Arc<RedisEndpoint>, response_timeout: Duration) -> Self {
         Self {
             link,
             response_timeout,
@@ -194,7 +194,7 @@ impl SharedConnection {
         }
     }
 
-    pub(crate) fn link(&self) -> &Endpoint {
+    pub(crate) fn link(&self) -> &RedisEndpoint {
         &self.link
     }
 

@@ -7,11 +7,11 @@
 //! The keys do not expire. Candidates measure with their own clocks how long the record has not changed, so a jump of
 //! the server's clock creates no second leader. A server that is out of memory does not evict the term.
 
-use crate::connection::{Endpoint, SharedConnection};
+use crate::connection::{RedisEndpoint, SharedConnection};
 use crate::location::Location;
 use crate::script::random;
 use akash_provider_core::election::{
-    Claim, ElectionStore, PAYLOAD_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX,
+    Claim, ElectionRecord, ElectionStore, PAYLOAD_MAX, RecordPayload, Stored, TERM_LEAP, TERM_MAX,
 };
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -75,7 +75,7 @@ impl RedisElection {
     /// Creates a store for the election record with this name. Sends no request.
     #[must_use]
     pub fn new(location: Location, name: &str) -> Self {
-        let link = Endpoint::new(location.clone());
+        let link = RedisEndpoint::new(location.clone());
         let key = link.keys().election(name);
         Self {
             place: format!("the key `{key}` at {location}"),
@@ -110,7 +110,7 @@ impl RedisElection {
             let message = "another instance wrote the election record";
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         };
-        let record = Record {
+        let record = ElectionRecord {
             holder: claim.holder.clone(),
             lease: Duration::from_millis(lease_ms),
             term,
@@ -145,7 +145,7 @@ impl ElectionStore for RedisElection {
         if version.is_empty() {
             return Ok(None);
         }
-        let record = Record {
+        let record = ElectionRecord {
             holder: (!holder.is_empty()).then_some(holder),
             lease: Duration::from_millis(lease_ms.parse().unwrap_or_default()),
             term: term.parse().unwrap_or_default(),

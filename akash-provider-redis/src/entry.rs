@@ -36,14 +36,14 @@ impl std::fmt::Display for EntryId {
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     pub(crate) id: EntryId,
     pub(crate) epoch: String,
     /// Event, or the reason why the entry is invalid.
     pub(crate) event: Result<Arc<Event>, String>,
 }
 
-impl Entry {
+impl StreamEntry {
     /// Decodes an entry. An invalid stream ID is an error, because a reader cannot continue without this ID.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
         let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));

@@ -32,8 +32,8 @@ use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
-use connection::Endpoint;
-use reader::Reader;
+use connection::RedisEndpoint;
+use reader::TopicReader;
 use script::Publisher;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub const STATUSES_PER_STREAM: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RedisBus {
-    link: Arc<Endpoint>,
+    link: Arc<RedisEndpoint>,
     publisher: Arc<Publisher>,
 }
 
@@ -91,7 +91,7 @@ impl RedisBus {
     /// Creates a bus. The stream of [`Topic::Facts`] retains `facts` events, at least 1.
     #[must_use]
     pub fn with_stream_length(location: Location, gate: LeadershipGate, facts: usize) -> Self {
-        let link = Arc::new(Endpoint::new(location));
+        let link = Arc::new(RedisEndpoint::new(location));
         Self {
             publisher: Arc::new(Publisher::new(Arc::clone(&link), gate, facts.max(1))),
             link,
@@ -107,7 +107,7 @@ pub async fn server_version(location: Location, limit: Duration) -> Result<Strin
     const OPERATION: &str = "check the Redis server";
     let place = location.to_string();
     let failed = |why: String| Error::new(ErrorKind::Unavailable, OPERATION, format!("{place}: {why}"));
-    let endpoint = Endpoint::new(location);
+    let endpoint = RedisEndpoint::new(location);
     let asking = async {
         let mut connection = endpoint.connect(OPERATION, limit).await?;
         let info: String = redis::cmd("INFO")
@@ -140,7 +140,7 @@ impl Bus for RedisBus {
     }
 
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error> {
-        let reader = Reader::open(Arc::clone(&self.link), topics).await?;
+        let reader = TopicReader::open(Arc::clone(&self.link), topics).await?;
         Ok(reader.into_stream())
     }
 

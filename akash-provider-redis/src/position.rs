@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct RedisKeys {
     prefix: String,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Heads {
     pub(crate) topics: Vec<(EntryId, Option<String>)>,
 }
 
-impl Keys {
+impl RedisKeys {
     pub(crate) fn new(prefix: &str) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -82,7 +82,7 @@ impl Heads {
 
     pub(crate) async fn read(
         connection: &mut MultiplexedConnection,
-        keys: &Keys,
+        keys: &RedisKeys,
         topics: &[Topic],
     ) -> RedisResult<Self> {
         let mut query = redis::pipe();

@@ -1,7 +1,7 @@
 //! Subscriber of topics. The reader pulls events, so that unread events wait in the bounded streams on the server.
 
-use crate::connection::{Endpoint, ServerId, unavailable};
-use crate::entry::{self, BYTES_MAX, ENTRY_MAX, Entry, EntryId};
+use crate::connection::{RedisEndpoint, ServerId, unavailable};
+use crate::entry::{self, BYTES_MAX, ENTRY_MAX, EntryId, StreamEntry};
 use crate::position::Heads;
 use akash_provider_core::Error;
 use akash_provider_core::bus::{Delivery, EventStream};
@@ -63,8 +63,8 @@ return read
 /// First and maximum delay between two attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-pub(crate) struct Reader {
-    link: Arc<Endpoint>,
+pub(crate) struct TopicReader {
+    link: Arc<RedisEndpoint>,
     topics: Vec<Topic>,
     /// Id of the last read entry of each topic.
     at: Vec<EntryId>,
@@ -80,9 +80,9 @@ pub(crate) struct Reader {
     batch: Script,
 }
 
-impl Reader {
+impl TopicReader {
     /// Subscribes at the current end of the streams.
-    pub(crate) async fn open(link: Arc<Endpoint>, topics: &[Topic]) -> Result<Self, Error> {
+    pub(crate) async fn open(link: Arc<RedisEndpoint>, topics: &[Topic]) -> Result<Self, Error> {
         let mut unique = Vec::new();
         for topic in topics {
             if !unique.contains(topic) {
@@ -263,7 +263,7 @@ impl Reader {
         Ok(())
     }
 
-    fn deliver(&mut self, place: usize, entry: Entry) {
+    fn deliver(&mut self, place: usize, entry: StreamEntry) {
         let (Some(topic), Some(at)) = (self.topics.get(place).copied(), self.at.get_mut(place)) else {
             return;
         };
@@ -283,7 +283,7 @@ impl Reader {
 
     /// Returns the entries in order of publication, each with the index of its topic. Omits an entry if
     /// another stream can still contain an older entry. Omitted entries are read again.
-    fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
+    fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, StreamEntry)>> {
         let keys: Vec<String> = self
             .topics
             .iter()
@@ -296,7 +296,7 @@ impl Reader {
                 continue;
             };
             for raw in &stream.ids {
-                entries.push((place, Entry::read(raw)?));
+                entries.push((place, StreamEntry::read(raw)?));
             }
             if let Some((_, last)) = entries.last() {
                 horizon = horizon.min(last.id.sequence);

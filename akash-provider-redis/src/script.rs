@@ -1,7 +1,7 @@
 //! Publication of events with a script, atomically.
 
 use crate::STATUSES_PER_STREAM;
-use crate::connection::{Endpoint, SharedConnection};
+use crate::connection::{RedisEndpoint, SharedConnection};
 use crate::entry::{BYTES_MAX, VERSION};
 use akash_provider_core::election::{LEASE_DURATION_MAX, LeadershipGate};
 use akash_provider_core::types::{Event, Topic};
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(link: Arc<Endpoint>, gate: LeadershipGate, stored_facts: usize) -> Self {
+    pub(crate) fn new(link: Arc<RedisEndpoint>, gate: LeadershipGate, stored_facts: usize) -> Self {
         Self {
             gate,
             connection: SharedConnection::new(link, RESPONSE_LIMIT),

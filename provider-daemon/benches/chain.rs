@@ -8,7 +8,7 @@ mod slow;
 
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::TxSigner;
-use akash_provider_chain::{AkashClient, ClientSettings, Source};
+use akash_provider_chain::{AkashClient, BlockSource, ClientSettings};
 use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
@@ -328,7 +328,7 @@ async fn catch_up() -> anyhow::Result<()> {
     });
     // Blocks that are pushed before the client notices the disconnect would not be missed.
     let until = Instant::now() + PATIENCE;
-    while client.status().reader.follower.source != Source::None {
+    while client.status().reader.follower.source != BlockSource::None {
         ensure!(
             Instant::now() < until,
             "the client has not noticed the disconnect: {:?}",

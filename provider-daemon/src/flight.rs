@@ -20,7 +20,7 @@ mod replay;
 mod writer;
 
 pub use bundle::{BundleArgs, bundle};
-pub use health::{Health, RecordingStatus};
+pub use health::{FlightHealth, RecordingStatus};
 pub use recorder::{Finish, FlightRecorder, start};
 pub use replay::{ReplayArgs, replay};
 
@@ -72,7 +72,7 @@ pub(crate) struct Head {
     reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Record {
+pub(crate) enum FlightRecord {
     /// Engine state and wall clock at this point of the recording. A replay can start here.
     State {
         now: Now,

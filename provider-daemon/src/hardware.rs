@@ -17,17 +17,17 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use tree::Tree;
+use tree::KernelFiles;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum HardwarePart {
     Cpu,
     Gpu,
     Memory,
     Pci,
 }
 
-impl Part {
+impl HardwarePart {
     pub(crate) const ALL: [Self; 4] = [Self::Cpu, Self::Gpu, Self::Memory, Self::Pci];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -42,14 +42,14 @@ impl Part {
 
 /// Machine, with the database of device names.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    tree: Tree,
+pub(crate) struct HostHardware {
+    tree: KernelFiles,
     names: Mutex<Arc<Names>>,
 }
 
-impl Machine {
+impl HostHardware {
     pub(crate) fn new(root: &Path) -> Self {
-        let tree = Tree::new(root);
+        let tree = KernelFiles::new(root);
         let names = Names::from_tree(&tree);
         Self {
             tree,
@@ -73,21 +73,21 @@ impl Machine {
     ///
     /// # Errors
     /// Returns the unreadable file and the cause.
-    pub(crate) fn part(&self, part: Part) -> Result<Value, String> {
+    pub(crate) fn part(&self, part: HardwarePart) -> Result<Value, String> {
         let tree = &self.tree;
         let pci = || pci::pci(tree, &self.names());
         match part {
-            Part::Cpu => value(&cpu::cpu(tree)?),
-            Part::Gpu => value(&gpu::gpu(tree, pci()?)?),
-            Part::Memory => value(&memory::memory(tree)?),
-            Part::Pci => value(&pci()?),
+            HardwarePart::Cpu => value(&cpu::cpu(tree)?),
+            HardwarePart::Gpu => value(&gpu::gpu(tree, pci()?)?),
+            HardwarePart::Memory => value(&memory::memory(tree)?),
+            HardwarePart::Pci => value(&pci()?),
         }
     }
 
     /// Returns all parts; unreadable parts are listed as errors.
     pub(crate) fn all(&self) -> Value {
         let (mut all, mut errors) = (serde_json::Map::new(), Vec::new());
-        for part in Part::ALL {
+        for part in HardwarePart::ALL {
             match self.part(part) {
                 Ok(found) => drop(all.insert(part.name().to_owned(), found)),
                 Err(why) => errors.push(why),

@@ -21,11 +21,11 @@ mod summary;
 mod text;
 mod writer;
 
-pub use changes::Change;
+pub use changes::SuggestedChange;
 pub use query::{OrderFilter, OrderRef};
 #[cfg(feature = "otlp")]
 pub(crate) use record::cut;
-pub use record::{OrderRecord, Outcome};
+pub use record::{HistoryOutcome, OrderRecord};
 pub use recorder::{HistoryRecorder, Recorders};
 pub use store::{FILE, HistoryStore, LIMIT_MIN};
 pub use summary::Summary;

@@ -34,7 +34,7 @@ pub mod trial;
 mod writers;
 
 use akash_provider_cli::output::say;
-use akash_provider_gateway::Program;
+use akash_provider_gateway::ProgramVersion;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
@@ -42,8 +42,8 @@ use std::process::ExitCode;
 /// `AP_BUILD_COMMIT`.
 const COMMIT: &str = env!("AP_BUILD_COMMIT");
 
-pub(crate) fn program() -> Program {
-    Program {
+pub(crate) fn program() -> ProgramVersion {
+    ProgramVersion {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
         commit: if COMMIT == "unknown" { "" } else { COMMIT },

@@ -44,7 +44,7 @@ fn path(home: &Path) -> PathBuf {
 /// Request of an operator command. The JSON field `ask` is the kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-enum Request {
+enum ControlRequest {
     /// Returns the state of the circuit breaker.
     Breaker,
     /// Releases the circuit breaker, so that the provider closes the waiting leases.

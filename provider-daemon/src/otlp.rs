@@ -29,7 +29,7 @@ use akash_provider_chain::redact_address;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::types::Address;
 use collector::CollectorClient;
-use exporter::{Export, Queue, Timing, queue};
+use exporter::{Export, ExportTiming, ItemReceiver, queue};
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_otlp::{LogExporter, SpanExporter};
 use opentelemetry_sdk::Resource;
@@ -71,14 +71,14 @@ pub fn start(
     let resource = resource(provider, chain_id);
     let (sender, spans) = queue();
     let traces = endpoint(args, SpanExporter::NAME, variable)
-        .map(|url| export::<SpanExporter>(&url, spans, &resource, Timing::DEFAULT))
+        .map(|url| export::<SpanExporter>(&url, spans, &resource, ExportTiming::DEFAULT))
         .transpose()?;
     let recorder = traces
         .as_ref()
         .map(|_| TraceRecorder::new(sender, provider.clone(), transaction_of));
     logs::PROVIDER.get_or_init(|| provider.clone());
     let logs = logs::take_records()
-        .map(|(url, records)| export::<LogExporter>(&url, records, &resource, Timing::DEFAULT))
+        .map(|(url, records)| export::<LogExporter>(&url, records, &resource, ExportTiming::DEFAULT))
         .transpose()?;
     Ok((recorder, Otlp { traces, logs }))
 }
@@ -105,9 +105,9 @@ fn variable(name: &str) -> Option<String> {
 /// Starts the export of a queue to a URL.
 fn export<S: Signal>(
     url: &str,
-    queue: Queue<S::Item>,
+    queue: ItemReceiver<S::Item>,
     resource: &Resource,
-    timing: Timing,
+    timing: ExportTiming,
 ) -> anyhow::Result<Export> {
     let client = Arc::new(CollectorClient::new(timing.request).map_err(invalid)?);
     let exporter =

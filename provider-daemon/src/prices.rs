@@ -24,14 +24,14 @@ const BLOCKS: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct FilePolicy {
     path: PathBuf,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PolicyState>>,
     /// Time at which the policy file was last checked. A running check holds the lock, so concurrent callers
     /// wait for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PolicyState {
     policy: Arc<Policy>,
     /// Number of successful reloads.
     version: u64,
@@ -54,7 +54,7 @@ impl FilePolicy {
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         // Read before the content, so that a later change has another stamp.
         let stamp = stamp(path);
-        let state = State {
+        let state = PolicyState {
             policy: Arc::new(read(path)?),
             version: 0,
             block_policies: VecDeque::new(),
@@ -136,20 +136,20 @@ impl PricingStrategy for FilePolicy {
 }
 
 /// Reads the file if it changed since the last successful read.
-fn look(path: &Path, state: &Mutex<State>) {
+fn look(path: &Path, state: &Mutex<PolicyState>) {
     let seen = stamp(path);
     if !is_read(state, seen) {
         take(path, state, seen, text(path));
     }
 }
 
-fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
+fn is_read(state: &Mutex<PolicyState>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
 /// Applies the result of a read. A failed read is repeated; an invalid file is read again only after a
 /// change.
-fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
+fn take(path: &Path, state: &Mutex<PolicyState>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));
     let mut state = locked(state);
@@ -210,7 +210,7 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 // The state is consistent whenever the lock is free.
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<PolicyState>) -> MutexGuard<'_, PolicyState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

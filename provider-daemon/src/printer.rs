@@ -10,7 +10,7 @@ use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use anstyle::Style;
-use event_text::{Line, line, short, style};
+use event_text::{EventLine, line, short, style};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +176,7 @@ impl Printer {
 
     /// Prints an action of a tenant.
     pub fn tenant(&self, id: &DeploymentId, what: &'static str, detail: &str) {
-        let line = Line {
+        let line = EventLine {
             deployment: id.clone(),
             what,
             detail: detail.to_owned(),
@@ -222,7 +222,7 @@ impl Printer {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn print(&self, line: &Line, style: Style, mut body: Value) {
+    fn print(&self, line: &EventLine, style: Style, mut body: Value) {
         let id = &line.deployment;
         let named = self.names.lock().ok().and_then(|names| names.get(id).cloned());
         let (name, since) = match named {

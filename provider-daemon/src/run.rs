@@ -43,7 +43,7 @@ use gateway::GatewayDependencies;
 use ha::Ha;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
 use prepared::Prepared;
-use readiness::Watch;
+use readiness::ReadinessWatch;
 use recordings::Recordings;
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Settings and dependencies of a provider.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct ProviderSetup<'a> {
     /// Flags of the command, for the settings of gateway, cluster and chain client.
     pub args: &'a RunArgs,
     /// Home directory, which contains the persisted state.
@@ -77,7 +77,7 @@ pub struct Plan<'a> {
 /// # Errors
 /// Returns the failure of the provider. An unavailable chain or cluster is not an error: the provider waits
 /// and reports the cause.
-pub async fn live(mut plan: Plan<'_>) -> anyhow::Result<ExitCode> {
+pub async fn live(mut plan: ProviderSetup<'_>) -> anyhow::Result<ExitCode> {
     let (args, home, printer) = (plan.args, plan.home, Arc::clone(&plan.printer));
     // Signal handlers are installed first, so that a signal during the start causes an orderly shutdown.
     let [shutdown, abort, background] = [(); 3].map(|()| CancellationToken::new());
@@ -97,7 +97,7 @@ pub async fn live(mut plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let gateway = gateway::GatewayOptions::from_args(args, home, plan.key, screening, ha.source());
     let recorded = (&chain, &metrics, opened.log);
     let (builder, records) = Recordings::start(args, home, &plan.config, &plan.pricing, recorded).await?;
-    let watch = Watch::new(&printer, &chain, &opened.breaker, args, &conditions, &records);
+    let watch = ReadinessWatch::new(&printer, &chain, &opened.breaker, args, &conditions, &records);
     let balances = metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &plan.config, &args.gas.gas_prices),
         kubernetes: cluster.metric_source(&conditions.writers),

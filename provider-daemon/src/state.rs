@@ -24,7 +24,7 @@ pub mod spent;
 pub mod tenants;
 pub mod terms;
 
-use file::StateFile;
+use file::StateDatabase;
 pub(crate) use file::{WritePause, has_space, is_full};
 use redb::{Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, Value};
 use std::fs;
@@ -115,7 +115,7 @@ impl StateError {
 /// Handle of the database. Clones share the database.
 #[derive(Debug, Clone)]
 pub struct State {
-    database: Arc<StateFile>,
+    database: Arc<StateDatabase>,
     path: PathBuf,
 }
 
@@ -193,7 +193,7 @@ impl OpenedState {
         let file = path.clone();
         let open = move || open_file(&file, LAYOUT_NOW).map(|(database, _)| database);
         let state = State {
-            database: Arc::new(StateFile::new(path.clone(), database, open)),
+            database: Arc::new(StateDatabase::new(path.clone(), database, open)),
             path,
         };
         Self { state, moved_aside }

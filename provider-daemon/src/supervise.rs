@@ -16,7 +16,7 @@ mod watchdog;
 
 pub(crate) use notify::{ready, status, stopping};
 pub use part::{Part, PartFailed};
-pub use policy::{Action, Input, Machine, Policy, State};
+pub use policy::{PartState, RestartAction, RestartInput, RestartMachine, RestartPolicy};
 pub use pulse::{PartStatus, Pulse, Pulses, Standstill};
 pub use watchdog::Watchdog;
 
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Future of a part; `Err` is the reason why the part failed.
-pub type Work = BoxFuture<'static, Result<(), String>>;
+pub type PartFuture = BoxFuture<'static, Result<(), String>>;
 
 /// Supervised parts of the provider, aborted when the supervisor is dropped.
 #[derive(Debug)]
@@ -53,14 +53,14 @@ impl Supervisor {
     }
 
     /// Runs a part without restarts. The end of the part ends the provider.
-    pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> Work) {
+    pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> PartFuture) {
         let pulse = self.pulses.add(part);
         let mut work = Some(work(&pulse));
         self.supervise(part, pulse, move |_| work.take());
     }
 
     /// Runs a part and restarts it according to its policy.
-    pub fn again(&mut self, part: Part, mut begin: impl FnMut(&Pulse) -> Work + Send + 'static) {
+    pub fn again(&mut self, part: Part, mut begin: impl FnMut(&Pulse) -> PartFuture + Send + 'static) {
         let pulse = self.pulses.add(part);
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
@@ -111,7 +111,7 @@ impl Supervisor {
         &self,
         part: Part,
         pulse: Pulse,
-        begin: impl FnMut(&Pulse) -> Option<Work> + Send + 'static,
+        begin: impl FnMut(&Pulse) -> Option<PartFuture> + Send + 'static,
     ) {
         let supervising = supervise(part, pulse, begin, self.draining.clone());
         // A separate task, so that parts are restarted also while no caller awaits a failure.
@@ -127,10 +127,10 @@ impl Supervisor {
 async fn supervise(
     part: Part,
     pulse: Pulse,
-    mut begin: impl FnMut(&Pulse) -> Option<Work>,
+    mut begin: impl FnMut(&Pulse) -> Option<PartFuture>,
     draining: CancellationToken,
 ) -> Result<(), PartFailed> {
-    let (mut machine, origin) = (Machine::new(part.policy()), Instant::now());
+    let (mut machine, origin) = (RestartMachine::new(part.policy()), Instant::now());
     let mut why = "the part cannot be restarted".to_owned();
     while let Some(work) = begin(&pulse) {
         let ended = AbortOnDropHandle::new(tokio::spawn(pulse.clone().watch(work))).await;
@@ -144,7 +144,7 @@ async fn supervise(
         if draining.is_cancelled() {
             break;
         }
-        let Action::Wait(wait) = machine.step(origin.elapsed(), Input::Failed) else {
+        let RestartAction::Wait(wait) = machine.step(origin.elapsed(), RestartInput::Failed) else {
             break;
         };
         tracing::error!(part = part.name(), reason = why, after = ?wait, "part of the provider failed, restarting it");
@@ -153,7 +153,7 @@ async fn supervise(
             () = draining.cancelled() => return Ok(()),
             () = sleep(wait) => {}
         }
-        machine.step(origin.elapsed(), Input::Due);
+        machine.step(origin.elapsed(), RestartInput::Due);
         pulse.restarted();
     }
     Err(PartFailed::new(part, why, machine.restarts()))

@@ -42,7 +42,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
 /// Recorded objects of a lease, in the order in which the Go provider wrote them.
@@ -104,7 +104,7 @@ fn lease(folder: &Path) -> Vec<Value> {
 
 /// Returns one line for each object: its identity, and the time of each client's last write. Components of
 /// Kubernetes do not count as clients.
-fn everything(cluster: &Cluster) -> Vec<String> {
+fn everything(cluster: &Testbed) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
         .unwrap();
@@ -144,7 +144,7 @@ fn written(object: &Value) -> Option<String> {
 }
 
 /// Waits until the cluster is unchanged, and returns its objects.
-fn settled(cluster: &Cluster) -> Vec<String> {
+fn settled(cluster: &Testbed) -> Vec<String> {
     let began = Instant::now();
     let mut last = everything(cluster);
     loop {
@@ -171,7 +171,7 @@ fn settled(cluster: &Cluster) -> Vec<String> {
     }
 }
 
-fn dev(cluster: &Cluster, more: &[&str]) -> (bool, String) {
+fn dev(cluster: &Testbed, more: &[&str]) -> (bool, String) {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
         .args(["dev", "--accept-any", "--once", "--kubeconfig"])
         .arg(cluster.kubeconfig())
@@ -193,7 +193,7 @@ fn namespaces(objects: &[Value]) -> Vec<&str> {
 }
 
 /// Objects of the test, deleted on drop.
-struct CreatedObjects<'a>(&'a Cluster, String);
+struct CreatedObjects<'a>(&'a Testbed, String);
 
 impl Drop for CreatedObjects<'_> {
     fn drop(&mut self) {
@@ -202,7 +202,7 @@ impl Drop for CreatedObjects<'_> {
     }
 }
 
-fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> CreatedObjects<'a> {
+fn make<'a>(cluster: &'a Testbed, objects: &[Value], manager: &str) -> CreatedObjects<'a> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
     let made = CreatedObjects(cluster, list);
     let args = ["create", manager, "--filename", "-"];
@@ -211,7 +211,7 @@ fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> CreatedOb
 }
 
 /// Waits until the cluster has no leases.
-fn empty(cluster: &Cluster) {
+fn empty(cluster: &Testbed) {
     let began = Instant::now();
     let args = [
         "get",
@@ -227,7 +227,7 @@ fn empty(cluster: &Cluster) {
 
 #[test]
 fn live_leases_of_another_provider_are_refused_without_a_write() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let folder = testbed::recordings::folder("peer/k8s");
@@ -268,7 +268,7 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
 
 #[test]
 fn only_leftovers_of_an_embedded_chain_are_removed() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let folder = testbed::recordings::folder("peer/k8s");

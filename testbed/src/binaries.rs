@@ -22,13 +22,13 @@ const LIMIT: Duration = Duration::from_mins(30);
 const KUBERNETES: &str = "v1.34.4";
 
 /// Go program: its package, and the module with its version.
-struct Program {
+struct GoProgram {
     name: &'static str,
     module: &'static str,
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 9] = [
+const PROGRAMS: [GoProgram; 9] = [
     program("etcd", ".", "go.etcd.io/etcd/server/v3"),
     program("kubectl", ".", "k8s.io/kubernetes/cmd/kubectl"),
     program("kube-apiserver", ".", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -44,15 +44,15 @@ const PROGRAMS: [Program; 9] = [
     program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 ];
 
-const fn program(name: &'static str, module: &'static str, package: &'static str) -> Program {
-    Program {
+const fn program(name: &'static str, module: &'static str, package: &'static str) -> GoProgram {
+    GoProgram {
         name,
         module,
         package,
     }
 }
 
-fn of(tier: Tier) -> impl Iterator<Item = &'static Program> {
+fn of(tier: Tier) -> impl Iterator<Item = &'static GoProgram> {
     PROGRAMS.iter().filter(move |program| match program.name {
         "etcd" | "kubectl" | "kube-apiserver" | "kube-controller-manager" => true,
         "kube-scheduler" => tier != Tier::Api,
@@ -70,8 +70,8 @@ pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
     let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
     let folder = cache.join(key(sources)?);
     std::fs::create_dir_all(&folder).map_err(|error| Error::at(&folder, error))?;
-    let mut wanted: Vec<&Program> = tiers.iter().copied().flat_map(of).collect();
-    let absent = |program: &&Program| !folder.join(program.name).exists();
+    let mut wanted: Vec<&GoProgram> = tiers.iter().copied().flat_map(of).collect();
+    let absent = |program: &&GoProgram| !folder.join(program.name).exists();
     wanted.retain(absent);
     if wanted.is_empty() {
         return Ok(folder);
@@ -87,7 +87,7 @@ pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn compile(program: &Program, sources: &Path, folder: &Path) -> Result<()> {
+fn compile(program: &GoProgram, sources: &Path, folder: &Path) -> Result<()> {
     eprintln!(
         "building {} from Go modules (once; minutes on a cold cache)",
         program.name

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, Options};
+use crate::cluster::{ClusterOptions, Testbed};
 use crate::command::{Run, until};
 use crate::component::Component;
 use crate::error::{Error, Result};
@@ -22,9 +22,9 @@ const WITHIN: Duration = Duration::from_mins(1);
 ///
 /// # Errors
 /// Fails if a check fails. The cluster is stopped in any case.
-pub fn check(options: &Options) -> Result<Vec<String>> {
+pub fn check(options: &ClusterOptions) -> Result<Vec<String>> {
     let begun = Instant::now();
-    let cluster = Cluster::up(options)?;
+    let cluster = Testbed::up(options)?;
     let mut results = vec![format!(
         "the cluster started in {:.1} s",
         begun.elapsed().as_secs_f64()
@@ -33,7 +33,7 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
     let remains = Remains::in_cluster(&cluster)?;
     let begun = Instant::now();
     // The cluster is opened again, because a crash test may have replaced it in the same folder.
-    let down = Cluster::at(&options.dir)?.map_or(Ok(()), Cluster::down);
+    let down = Testbed::at(&options.dir)?.map_or(Ok(()), Testbed::down);
     outcome?;
     down?;
     remains.check()?;
@@ -44,7 +44,7 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
     Ok(results)
 }
 
-fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Result<()> {
+fn used(cluster: &Testbed, options: &ClusterOptions, results: &mut Vec<String>) -> Result<()> {
     stays_up(cluster, options)?;
     results.push("a second `up` changes nothing".to_owned());
     cluster.kubectl(&["create", "namespace", "check"])?;
@@ -69,9 +69,9 @@ fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
+fn stays_up(cluster: &Testbed, options: &ClusterOptions) -> Result<()> {
     let before = cluster.status();
-    let after = Cluster::up(options)?.status();
+    let after = Testbed::up(options)?.status();
     if before == after {
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     )))
 }
 
-fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
+fn breaks_and_mends(cluster: &Testbed) -> Result<()> {
     cluster.kill(Component::ApiServer)?;
     refused("an API server that was killed", || {
         cluster.kubectl(&["get", "--raw", "/readyz"])
@@ -113,11 +113,11 @@ fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
 }
 
 /// Kills all components at once, and starts the cluster again.
-fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
+fn crashes(cluster: &Testbed, options: &ClusterOptions) -> Result<()> {
     for component in options.tier.components() {
         cluster.kill(*component)?;
     }
-    let again = Cluster::up(options)?;
+    let again = Testbed::up(options)?;
     if again.status().is_healthy() {
         return Ok(());
     }
@@ -130,7 +130,7 @@ struct Remains {
 }
 
 impl Remains {
-    fn in_cluster(cluster: &Cluster) -> Result<Self> {
+    fn in_cluster(cluster: &Testbed) -> Result<Self> {
         let layout = Layout::read(cluster.dir())?;
         let layout =
             layout.ok_or_else(|| Error::at(cluster.dir(), "the record of a running cluster is missing"))?;

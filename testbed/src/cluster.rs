@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 
 use crate::component::Component;
 use crate::error::{Error, Result};
-use crate::layout::{Addresses, Layout, check_name};
-use crate::processes::{self, ProcessId, State};
+use crate::layout::{ClusterAddresses, Layout, check_name};
+use crate::processes::{self, ProcessId, ProcessState};
 use crate::tier::Tier;
 use crate::{binaries, cgroups, files, images, network, packages};
 
@@ -20,8 +20,8 @@ mod objects;
 mod status;
 mod teardown;
 
-pub use hold::Hold;
-pub use status::{ComponentStatus, Health, Status};
+pub use hold::ClusterLock;
+pub use status::{ComponentHealth, ComponentStatus, TestbedStatus};
 
 /// Time limit of one attempt to start a component.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ const LOCK: &str = "testbed.lock";
 
 /// Type and location of a cluster.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Tier of the cluster.
     pub tier: Tier,
     /// Short name, unique among the running clusters.
@@ -50,17 +50,17 @@ pub struct Options {
 
 /// A started cluster, identified by its state folder.
 #[derive(Debug, Clone)]
-pub struct Cluster {
+pub struct Testbed {
     layout: Layout,
 }
 
-impl Cluster {
+impl Testbed {
     /// Starts a cluster, or leaves a healthy cluster unchanged. Removes leftovers of a crashed cluster first.
     ///
     /// # Errors
     /// Fails without root permissions, if a program cannot be built or installed, or if a component does not
     /// become healthy. After a failure, all started components are stopped.
-    pub fn up(options: &Options) -> Result<Self> {
+    pub fn up(options: &ClusterOptions) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {
             return Err(Error::new(obstacle));
@@ -143,7 +143,7 @@ impl Cluster {
 
     /// Returns the addresses of the cluster.
     #[must_use]
-    pub fn addresses(&self) -> Addresses {
+    pub fn addresses(&self) -> ClusterAddresses {
         self.layout.addresses()
     }
 
@@ -211,12 +211,12 @@ impl Cluster {
         self.check(component)?;
         let mut left = STARTS;
         loop {
-            if self.state(component) == State::Gone {
+            if self.state(component) == ProcessState::Gone {
                 self.launch(component)?;
             }
             left -= 1;
             match self.await_health(component) {
-                Err(error) if left > 0 && self.state(component) != State::Paused => {
+                Err(error) if left > 0 && self.state(component) != ProcessState::Paused => {
                     eprintln!("{error}\nrestarting the component {component}");
                     self.kill(component)?;
                 }
@@ -248,7 +248,7 @@ impl Cluster {
         self.signal(component, Signal::SIGSTOP)?;
         // A process with many threads stops some time after the signal.
         let began = Instant::now();
-        while !matches!(self.state(component), State::Paused) {
+        while !matches!(self.state(component), ProcessState::Paused) {
             if began.elapsed() > PAUSE_LIMIT {
                 return Err(Error::new(format!(
                     "{component} does not stop within {PAUSE_LIMIT:?} after a signal"
@@ -330,10 +330,10 @@ impl Cluster {
 
     fn await_health(&self, component: Component) -> Result<()> {
         let health = || match status::of(&self.layout, component) {
-            Health::Healthy => Ok(true),
-            Health::Gone => Ok(false),
-            Health::Paused => Err("the component is paused".to_owned()),
-            Health::Unhealthy(reason) => Err(reason),
+            ComponentHealth::Healthy => Ok(true),
+            ComponentHealth::Gone => Ok(false),
+            ComponentHealth::Paused => Err("the component is paused".to_owned()),
+            ComponentHealth::Unhealthy(reason) => Err(reason),
         };
         let failure = |reason: &str| {
             let log = self.layout.log(component);
@@ -354,7 +354,7 @@ impl Cluster {
     fn signal(&self, component: Component, signal: Signal) -> Result<()> {
         self.check(component)?;
         match self.process(component) {
-            Some(process) if process.state() != State::Gone => process.signal(signal),
+            Some(process) if process.state() != ProcessState::Gone => process.signal(signal),
             _ => Err(Error::new(format!("{component} does not run"))),
         }
     }
@@ -376,8 +376,9 @@ impl Cluster {
         ProcessId::read(&self.layout.pid(component))
     }
 
-    fn state(&self, component: Component) -> State {
-        self.process(component).map_or(State::Gone, ProcessId::state)
+    fn state(&self, component: Component) -> ProcessState {
+        self.process(component)
+            .map_or(ProcessState::Gone, ProcessId::state)
     }
 }
 

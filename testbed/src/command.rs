@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct CommandOutput {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     /// Exit code; `None` if a signal or the time limit ended the program.
@@ -100,7 +100,7 @@ impl Run {
     }
 
     /// Runs the program and returns exit code and output. A failing exit code is not an error.
-    pub(crate) fn outcome(mut self) -> Result<Outcome> {
+    pub(crate) fn outcome(mut self) -> Result<CommandOutput> {
         let failed = |line: &str, error| Error::new(format!("`{line}` cannot run: {error}"));
         let stdin = if self.input.is_some() {
             Stdio::piped()
@@ -120,7 +120,7 @@ impl Run {
         let stdout = drain(child.stdout.take());
         let stderr = drain(child.stderr.take());
         let code = wait(&mut child, self.limit).map_err(|error| failed(&self.command_line, error))?;
-        Ok(Outcome {
+        Ok(CommandOutput {
             stdout: stdout.join().unwrap_or_default(),
             stderr: stderr.join().unwrap_or_default(),
             code,

@@ -39,7 +39,7 @@ pub(crate) struct Layout {
 
 /// Addresses of a cluster, all reachable from this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Addresses {
+pub struct ClusterAddresses {
     /// Address of this machine for programs in the cluster.
     pub host: Ipv4Addr,
     /// Address of the API server, the kubelet and the node ports.
@@ -84,10 +84,10 @@ impl Layout {
         self.dir.join(RECORD)
     }
 
-    pub(crate) fn addresses(&self) -> Addresses {
+    pub(crate) fn addresses(&self) -> ClusterAddresses {
         let octet = 200_u8.saturating_add(self.index);
         let node = Ipv4Addr::new(10, 99, self.index, 2);
-        Addresses {
+        ClusterAddresses {
             host: Ipv4Addr::new(10, 99, self.index, 1),
             node,
             pods: format!("10.{octet}.0.0/17"),

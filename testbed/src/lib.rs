@@ -22,7 +22,7 @@
 //!
 //! Modules: [`Tier`] and [`Component`] list the parts, `layout` has paths and addresses, `binaries` and
 //! `packages` provide programs, `network`, `mounts` and `cgroups` manage resources of the machine, `images`
-//! builds container images, `processes` tracks processes, and [`Cluster`] combines them. [`Proxy`] is an HTTP
+//! builds container images, `processes` tracks processes, and [`Testbed`] combines them. [`Proxy`] is an HTTP
 //! proxy for routes. [`recordings`] reads recordings of a live chain and of the Go provider.
 
 mod binaries;
@@ -46,10 +46,10 @@ pub mod recordings;
 mod redis;
 mod tier;
 
-pub use cluster::{Cluster, ComponentStatus, Health, Hold, Options, Status};
+pub use cluster::{ClusterLock, ClusterOptions, ComponentHealth, ComponentStatus, Testbed, TestbedStatus};
 pub use component::Component;
 pub use error::{Error, Result};
-pub use layout::Addresses;
+pub use layout::ClusterAddresses;
 pub use tier::Tier;
 
 pub use binaries::build;
@@ -57,5 +57,5 @@ pub use check::check;
 pub use network::obstacle;
 pub use packages::faketime;
 pub use ports::free_port;
-pub use proxy::{Backend, Proxy};
+pub use proxy::{Proxy, ProxyBackend};
 pub use redis::Redis;

@@ -22,7 +22,7 @@ pub(crate) struct ProcessId {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ProcessState {
     Runs,
     Paused,
     Gone,
@@ -101,20 +101,20 @@ impl ProcessId {
             .map_err(|error| Error::at(file, error))
     }
 
-    pub(crate) fn state(self) -> State {
+    pub(crate) fn state(self) -> ProcessState {
         match stat(self.pid) {
             Some((state, started)) if started == self.started => match state {
-                'Z' | 'X' => State::Gone,
-                'T' | 't' => State::Paused,
-                _ => State::Runs,
+                'Z' | 'X' => ProcessState::Gone,
+                'T' | 't' => ProcessState::Paused,
+                _ => ProcessState::Runs,
             },
-            _ => State::Gone,
+            _ => ProcessState::Gone,
         }
     }
 
     /// Sends a signal to the process, unless it has ended. A later process with the same pid gets no signal.
     pub(crate) fn signal(self, signal: Signal) -> Result<()> {
-        if self.state() == State::Gone {
+        if self.state() == ProcessState::Gone {
             return Ok(());
         }
         match kill(Pid::from_raw(self.pid), signal) {
@@ -146,7 +146,7 @@ impl ProcessId {
 
     fn gone_within(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
-        while self.state() != State::Gone {
+        while self.state() != ProcessState::Gone {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -217,21 +217,21 @@ mod tests {
     #[test]
     fn reused_pid_is_another_process() {
         let (mut child, process) = sleeper();
-        assert_eq!(process.state(), State::Runs);
+        assert_eq!(process.state(), ProcessState::Runs);
         let stranger = ProcessId {
             started: process.started + 1,
             ..process
         };
-        assert_eq!(stranger.state(), State::Gone);
+        assert_eq!(stranger.state(), ProcessState::Gone);
         stranger.stop(Duration::ZERO).unwrap();
         assert_eq!(
             process.state(),
-            State::Runs,
+            ProcessState::Runs,
             "the signal was sent to another process"
         );
         process.stop(Duration::ZERO).unwrap();
         child.wait().unwrap();
-        assert_eq!(process.state(), State::Gone);
+        assert_eq!(process.state(), ProcessState::Gone);
     }
 
     #[test]
@@ -239,10 +239,10 @@ mod tests {
         let (mut child, process) = sleeper();
         process.signal(Signal::SIGSTOP).unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
-        while process.state() != State::Paused && Instant::now() < deadline {
+        while process.state() != ProcessState::Paused && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(process.state(), State::Paused);
+        assert_eq!(process.state(), ProcessState::Paused);
         process.stop(Duration::from_secs(5)).unwrap();
         child.wait().unwrap();
     }

@@ -27,7 +27,7 @@ const GENERATION: &str = "generation.invalid";
 
 /// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Backend {
+pub enum ProxyBackend {
     /// Servers that get requests in turn. If the list is empty, the response is 503.
     Servers(Vec<SocketAddr>),
     /// Backend that does not exist. The response is 500.
@@ -85,7 +85,7 @@ impl Proxy {
     ///
     /// # Errors
     /// Fails if the configuration is refused or not active in time.
-    pub fn load(&mut self, hostnames: &BTreeMap<String, Backend>) -> Result<()> {
+    pub fn load(&mut self, hostnames: &BTreeMap<String, ProxyBackend>) -> Result<()> {
         self.generation += 1;
         write(&self.file, &configuration(self.port, self.generation, hostnames))?;
         // A reload with an invalid configuration would keep the old one without an error.
@@ -139,7 +139,7 @@ fn ask(port: u16) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn configuration(port: u16, generation: u64, hostnames: &BTreeMap<String, Backend>) -> String {
+fn configuration(port: u16, generation: u64, hostnames: &BTreeMap<String, ProxyBackend>) -> String {
     let mut uses = String::new();
     let mut backends = String::new();
     // Exact names before wildcards, and longer wildcards first.
@@ -153,13 +153,13 @@ fn configuration(port: u16, generation: u64, hostnames: &BTreeMap<String, Backen
         let _ = writeln!(uses, "    use_backend b{number} if {{ var(txn.host) {is_it} }}");
         let _ = writeln!(backends, "backend b{number}");
         match backend {
-            Backend::Servers(servers) if !servers.is_empty() => {
+            ProxyBackend::Servers(servers) if !servers.is_empty() => {
                 for (index, server) in servers.iter().enumerate() {
                     let _ = writeln!(backends, "    server s{index} {server}");
                 }
             }
-            Backend::Servers(_) => backends.push_str("    http-request return status 503\n"),
-            Backend::Broken => backends.push_str("    http-request return status 500\n"),
+            ProxyBackend::Servers(_) => backends.push_str("    http-request return status 503\n"),
+            ProxyBackend::Broken => backends.push_str("    http-request return status 500\n"),
         }
     }
     format!(
@@ -193,9 +193,9 @@ mod tests {
             8_080,
             3,
             &BTreeMap::from([
-                ("*.example.com".to_owned(), Backend::Servers(vec![server])),
-                ("*.b.example.com".to_owned(), Backend::Servers(Vec::new())),
-                ("a.example.com".to_owned(), Backend::Broken),
+                ("*.example.com".to_owned(), ProxyBackend::Servers(vec![server])),
+                ("*.b.example.com".to_owned(), ProxyBackend::Servers(Vec::new())),
+                ("a.example.com".to_owned(), ProxyBackend::Broken),
             ]),
         );
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));

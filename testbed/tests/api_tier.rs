@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getsid};
-use testbed::{Cluster, Component, Health, Tier};
+use testbed::{Component, ComponentHealth, Testbed, Tier};
 
 /// Maximum wait for a condition.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
-fn health(cluster: &Cluster, component: Component) -> Health {
+fn health(cluster: &Testbed, component: Component) -> ComponentHealth {
     let status = cluster.status();
     let found = status
         .components
@@ -21,12 +21,15 @@ fn health(cluster: &Cluster, component: Component) -> Health {
 
 #[test]
 fn components_are_paused_and_resumed() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _alone = cluster.exclusive().unwrap();
     cluster.pause(Component::ControllerManager).unwrap();
-    assert_eq!(health(&cluster, Component::ControllerManager), Health::Paused);
+    assert_eq!(
+        health(&cluster, Component::ControllerManager),
+        ComponentHealth::Paused
+    );
     assert!(!cluster.status().is_healthy());
     cluster.resume(Component::ControllerManager).unwrap();
     // The controllers may reconnect after the pause. `start` waits until they are healthy.
@@ -37,7 +40,7 @@ fn components_are_paused_and_resumed() {
 /// In a shared session, the exit of the session leader would end a suspended component.
 #[test]
 fn each_component_leads_its_session() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _together = cluster.shared().unwrap();
@@ -49,21 +52,27 @@ fn each_component_leads_its_session() {
 
 #[test]
 fn killed_component_is_down_until_started() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _alone = cluster.exclusive().unwrap();
     cluster.kill(Component::ControllerManager).unwrap();
-    assert_eq!(health(&cluster, Component::ControllerManager), Health::Gone);
+    assert_eq!(
+        health(&cluster, Component::ControllerManager),
+        ComponentHealth::Gone
+    );
     assert!(cluster.pause(Component::ControllerManager).is_err());
     cluster.start(Component::ControllerManager).unwrap();
-    assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
+    assert_eq!(
+        health(&cluster, Component::ControllerManager),
+        ComponentHealth::Healthy
+    );
 }
 
 /// An API server without a store soon exits.
 #[test]
 fn component_that_ends_during_start_is_restarted() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _alone = cluster.exclusive().unwrap();
@@ -88,7 +97,7 @@ fn component_that_ends_during_start_is_restarted() {
 
 #[test]
 fn missing_component_of_a_tier_is_refused_by_name() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let lacking = Component::ALL
@@ -103,7 +112,7 @@ fn missing_component_of_a_tier_is_refused_by_name() {
 
 #[test]
 fn kubeconfig_connects_to_the_api_server() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _together = cluster.shared().unwrap();

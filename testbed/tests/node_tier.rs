@@ -1,10 +1,10 @@
 //! Tests on a running cluster of the node tier.
 
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 #[test]
 fn node_has_the_label_of_the_network_and_is_ready() {
-    let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Node).unwrap() else {
         return;
     };
     let _together = cluster.shared().unwrap();
@@ -24,7 +24,7 @@ fn node_has_the_label_of_the_network_and_is_ready() {
 
 #[test]
 fn cluster_dns_has_the_labels_used_by_policies() {
-    let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Node).unwrap() else {
         return;
     };
     let _together = cluster.shared().unwrap();

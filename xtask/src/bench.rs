@@ -105,7 +105,7 @@ impl Benchmark {
 
 /// Target for a measured figure.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+enum FigureTarget {
     AtLeast(f64),
     AtMost(f64),
     /// No target. The figure is only printed.
@@ -113,137 +113,137 @@ enum Target {
 }
 
 /// Figures of the core, with their targets. A missing figure fails the benchmark.
-const CORE: [(&str, Target); 10] = [
-    ("engine_inputs_per_s", Target::AtLeast(2_000_000.0)),
-    ("fit_1000_first_us", Target::AtMost(20.0)),
-    ("fit_1000_none_us", Target::AtMost(20.0)),
+const CORE: [(&str, FigureTarget); 10] = [
+    ("engine_inputs_per_s", FigureTarget::AtLeast(2_000_000.0)),
+    ("fit_1000_first_us", FigureTarget::AtMost(20.0)),
+    ("fit_1000_none_us", FigureTarget::AtMost(20.0)),
     // Two sizes show whether the cost grows with the number of nodes.
-    ("fit_1000_alloc_bytes", Target::Known),
-    ("fit_100_alloc_bytes", Target::Known),
-    ("engine_bytes_per_idle_lease", Target::AtMost(4_096.0)),
-    ("event_cost_ratio", Target::AtMost(2.0)),
-    ("price_scale_us", Target::AtMost(2.0)),
-    ("core_cold_build_s", Target::AtMost(60.0)),
-    ("sim_histories_per_s", Target::Known),
+    ("fit_1000_alloc_bytes", FigureTarget::Known),
+    ("fit_100_alloc_bytes", FigureTarget::Known),
+    ("engine_bytes_per_idle_lease", FigureTarget::AtMost(4_096.0)),
+    ("event_cost_ratio", FigureTarget::AtMost(2.0)),
+    ("price_scale_us", FigureTarget::AtMost(2.0)),
+    ("core_cold_build_s", FigureTarget::AtMost(60.0)),
+    ("sim_histories_per_s", FigureTarget::Known),
 ];
 
-const K8S: [(&str, Target); 10] = [
+const K8S: [(&str, FigureTarget); 10] = [
     // Latency of one write on this machine. A deploy consists of a few writes.
-    ("k8s_write_p50_ms", Target::Known),
-    ("k8s_idle_calls_per_lease_min", Target::AtMost(0.0)),
-    ("k8s_adopt_1000_ready_ms", Target::AtMost(3_000.0)),
-    ("k8s_adopt_1000_writes", Target::AtMost(0.0)),
-    ("k8s_deploy_calls", Target::AtMost(12.0)),
-    ("k8s_deploy_p50_ms", Target::AtMost(25.0)),
-    ("k8s_deploy_50_p50_ms", Target::AtMost(500.0)),
-    ("inventory_snapshot_5000_ms", Target::AtMost(50.0)),
-    ("inventory_update_us", Target::AtMost(1_000.0)),
-    ("inventory_rss_mib", Target::AtMost(150.0)),
+    ("k8s_write_p50_ms", FigureTarget::Known),
+    ("k8s_idle_calls_per_lease_min", FigureTarget::AtMost(0.0)),
+    ("k8s_adopt_1000_ready_ms", FigureTarget::AtMost(3_000.0)),
+    ("k8s_adopt_1000_writes", FigureTarget::AtMost(0.0)),
+    ("k8s_deploy_calls", FigureTarget::AtMost(12.0)),
+    ("k8s_deploy_p50_ms", FigureTarget::AtMost(25.0)),
+    ("k8s_deploy_50_p50_ms", FigureTarget::AtMost(500.0)),
+    ("inventory_snapshot_5000_ms", FigureTarget::AtMost(50.0)),
+    ("inventory_update_us", FigureTarget::AtMost(1_000.0)),
+    ("inventory_rss_mib", FigureTarget::AtMost(150.0)),
 ];
 
 /// Figures of the operators. Each figure is measured in a separate process.
-const OPERATORS: [(&str, Target); 25] = [
-    ("hostnames_10000_made_s", Target::Known),
-    ("hostnames_10000_start_ms", Target::AtMost(5_000.0)),
-    ("hostnames_10000_start_writes", Target::AtMost(0.0)),
-    ("hostname_operator_rss_mib", Target::Known),
-    ("hostname_change_writes", Target::AtMost(1.0)),
-    ("hostname_change_reads", Target::AtMost(0.0)),
-    ("hostname_change_ms", Target::AtMost(50.0)),
-    ("hostname_change_p99_ms", Target::AtMost(50.0)),
-    ("ips_1000_made_s", Target::Known),
-    ("ips_1000_start_ms", Target::AtMost(2_000.0)),
-    ("ips_1000_start_writes", Target::AtMost(0.0)),
-    ("inventory_labels_5000_s", Target::Known),
-    ("inventory_5000_start_ms", Target::Known),
-    ("inventory_5000_start_writes", Target::AtMost(0.0)),
-    ("inventory_stream_ms", Target::AtMost(1_000.0)),
-    ("inventory_stream_p99_ms", Target::AtMost(1_000.0)),
+const OPERATORS: [(&str, FigureTarget); 25] = [
+    ("hostnames_10000_made_s", FigureTarget::Known),
+    ("hostnames_10000_start_ms", FigureTarget::AtMost(5_000.0)),
+    ("hostnames_10000_start_writes", FigureTarget::AtMost(0.0)),
+    ("hostname_operator_rss_mib", FigureTarget::Known),
+    ("hostname_change_writes", FigureTarget::AtMost(1.0)),
+    ("hostname_change_reads", FigureTarget::AtMost(0.0)),
+    ("hostname_change_ms", FigureTarget::AtMost(50.0)),
+    ("hostname_change_p99_ms", FigureTarget::AtMost(50.0)),
+    ("ips_1000_made_s", FigureTarget::Known),
+    ("ips_1000_start_ms", FigureTarget::AtMost(2_000.0)),
+    ("ips_1000_start_writes", FigureTarget::AtMost(0.0)),
+    ("inventory_labels_5000_s", FigureTarget::Known),
+    ("inventory_5000_start_ms", FigureTarget::Known),
+    ("inventory_5000_start_writes", FigureTarget::AtMost(0.0)),
+    ("inventory_stream_ms", FigureTarget::AtMost(1_000.0)),
+    ("inventory_stream_p99_ms", FigureTarget::AtMost(1_000.0)),
     // With a subscriber, for which the whole cluster is encoded repeatedly, and without.
-    ("inventory_subscribed_pod_event_us", Target::Known),
-    ("inventory_pod_event_us", Target::AtMost(50.0)),
-    ("inventory_operator_rss_mib", Target::AtMost(150.0)),
-    ("hostname_idle_calls_per_min", Target::AtMost(0.0)),
-    ("ip_idle_calls_per_min", Target::AtMost(0.0)),
-    ("inventory_idle_calls_per_min", Target::AtMost(0.0)),
-    ("hostname_idle_cpu_ms_per_min", Target::Known),
-    ("ip_idle_cpu_ms_per_min", Target::Known),
-    ("inventory_idle_cpu_ms_per_min", Target::Known),
+    ("inventory_subscribed_pod_event_us", FigureTarget::Known),
+    ("inventory_pod_event_us", FigureTarget::AtMost(50.0)),
+    ("inventory_operator_rss_mib", FigureTarget::AtMost(150.0)),
+    ("hostname_idle_calls_per_min", FigureTarget::AtMost(0.0)),
+    ("ip_idle_calls_per_min", FigureTarget::AtMost(0.0)),
+    ("inventory_idle_calls_per_min", FigureTarget::AtMost(0.0)),
+    ("hostname_idle_cpu_ms_per_min", FigureTarget::Known),
+    ("ip_idle_cpu_ms_per_min", FigureTarget::Known),
+    ("inventory_idle_cpu_ms_per_min", FigureTarget::Known),
 ];
 
-const CHAIN: [(&str, Target); 9] = [
-    ("burst_100_blocks", Target::AtMost(1.0)),
-    ("burst_1000_blocks", Target::AtMost(2.0)),
-    ("catchup_blocks_per_s", Target::AtLeast(500.0)),
-    ("sign_per_s", Target::AtLeast(5_000.0)),
-    ("idle_subscriptions", Target::AtMost(1.0)),
-    ("idle_questions", Target::AtMost(0.0)),
+const CHAIN: [(&str, FigureTarget); 9] = [
+    ("burst_100_blocks", FigureTarget::AtMost(1.0)),
+    ("burst_1000_blocks", FigureTarget::AtMost(2.0)),
+    ("catchup_blocks_per_s", FigureTarget::AtLeast(500.0)),
+    ("sign_per_s", FigureTarget::AtLeast(5_000.0)),
+    ("idle_subscriptions", FigureTarget::AtMost(1.0)),
+    ("idle_questions", FigureTarget::AtMost(0.0)),
     // Additional memory of a client after four minutes compared with one minute, with a slow node. Responses
     // in flight differ by about 50 KiB. 150 retained bytes per order of 900 would show.
-    ("chain_slow_endpoint_growth_kib", Target::AtMost(128.0)),
-    ("chain_slow_endpoint_live_kib", Target::Known),
-    ("chain_slow_endpoint_rss_kib", Target::Known),
+    ("chain_slow_endpoint_growth_kib", FigureTarget::AtMost(128.0)),
+    ("chain_slow_endpoint_live_kib", FigureTarget::Known),
+    ("chain_slow_endpoint_rss_kib", FigureTarget::Known),
 ];
 
 /// Figures of the gateway. The rates are low, because the load generator uses the same cores.
-const GATEWAY: [(&str, Target); 14] = [
-    ("status_rps", Target::AtLeast(25_000.0)),
-    ("status_p99_ms", Target::Known),
-    ("status_daemon_cpu_us", Target::Known),
-    ("status_load_cpu_us", Target::Known),
-    ("lease_status_rps", Target::AtLeast(15_000.0)),
-    ("lease_status_p99_ms", Target::Known),
-    ("lease_status_daemon_cpu_us", Target::Known),
-    ("lease_status_load_cpu_us", Target::Known),
+const GATEWAY: [(&str, FigureTarget); 14] = [
+    ("status_rps", FigureTarget::AtLeast(25_000.0)),
+    ("status_p99_ms", FigureTarget::Known),
+    ("status_daemon_cpu_us", FigureTarget::Known),
+    ("status_load_cpu_us", FigureTarget::Known),
+    ("lease_status_rps", FigureTarget::AtLeast(15_000.0)),
+    ("lease_status_p99_ms", FigureTarget::Known),
+    ("lease_status_daemon_cpu_us", FigureTarget::Known),
+    ("lease_status_load_cpu_us", FigureTarget::Known),
     // The allocator moves some pages. A leak of one pointer per request would show.
-    ("growth_bytes_per_request", Target::AtMost(4.0)),
-    ("logs_lines_per_s", Target::AtLeast(400_000.0)),
-    ("logs_daemon_cpu_us", Target::Known),
-    ("logs_load_cpu_us", Target::Known),
-    ("ws_10000_idle_mib", Target::AtMost(150.0)),
-    ("storm_p99_ms", Target::AtMost(50.0)),
+    ("growth_bytes_per_request", FigureTarget::AtMost(4.0)),
+    ("logs_lines_per_s", FigureTarget::AtLeast(400_000.0)),
+    ("logs_daemon_cpu_us", FigureTarget::Known),
+    ("logs_load_cpu_us", FigureTarget::Known),
+    ("ws_10000_idle_mib", FigureTarget::AtMost(150.0)),
+    ("storm_p99_ms", FigureTarget::AtMost(50.0)),
 ];
 
 /// Figures of high availability, and of a thousand leases.
-const HA: [(&str, Target); 14] = [
-    ("bus_redis_events_per_s", Target::AtLeast(20_000.0)),
-    ("bus_lag_p50_ms", Target::Known),
-    ("bus_lag_p99_ms", Target::AtMost(20.0)),
+const HA: [(&str, FigureTarget); 14] = [
+    ("bus_redis_events_per_s", FigureTarget::AtLeast(20_000.0)),
+    ("bus_lag_p50_ms", FigureTarget::Known),
+    ("bus_lag_p99_ms", FigureTarget::AtMost(20.0)),
     // CPU time of the whole process per order, from its event to the end of its lease, and the additional
     // time with `--record`.
-    ("recorder_order_cpu_us", Target::Known),
-    ("recorder_order_cpu_recorded_us", Target::Known),
-    ("recorder_overhead_percent", Target::AtMost(3.0)),
-    ("recorder_bytes_per_lease_hour", Target::Known),
-    ("replay_inputs_per_s", Target::AtLeast(500_000.0)),
-    ("takeover_kill_s", Target::AtMost(15.0)),
-    ("takeover_stop_s", Target::AtMost(3.0)),
-    ("standby_idle_mib", Target::AtMost(40.0)),
-    ("start_ready_1000_leases_ms", Target::AtMost(3_000.0)),
-    ("cpu_idle_1000_leases_percent", Target::AtMost(0.2)),
-    ("rss_1000_leases_mib", Target::AtMost(64.0)),
+    ("recorder_order_cpu_us", FigureTarget::Known),
+    ("recorder_order_cpu_recorded_us", FigureTarget::Known),
+    ("recorder_overhead_percent", FigureTarget::AtMost(3.0)),
+    ("recorder_bytes_per_lease_hour", FigureTarget::Known),
+    ("replay_inputs_per_s", FigureTarget::AtLeast(500_000.0)),
+    ("takeover_kill_s", FigureTarget::AtMost(15.0)),
+    ("takeover_stop_s", FigureTarget::AtMost(3.0)),
+    ("standby_idle_mib", FigureTarget::AtMost(40.0)),
+    ("start_ready_1000_leases_ms", FigureTarget::AtMost(3_000.0)),
+    ("cpu_idle_1000_leases_percent", FigureTarget::AtMost(0.2)),
+    ("rss_1000_leases_mib", FigureTarget::AtMost(64.0)),
 ];
 
-const OPERATE: [(&str, Target); 8] = [
-    ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
-    ("metrics_scrape_kib", Target::AtMost(512.0)),
+const OPERATE: [(&str, FigureTarget); 8] = [
+    ("metrics_scrape_1000_leases_ms", FigureTarget::AtMost(20.0)),
+    ("metrics_scrape_kib", FigureTarget::AtMost(512.0)),
     // From the events of the engine to the record in the file, and the part in the engine.
-    ("record_decision_us", Target::AtMost(20.0)),
-    ("record_decision_engine_us", Target::Known),
-    ("doctor_s", Target::AtMost(5.0)),
+    ("record_decision_us", FigureTarget::AtMost(20.0)),
+    ("record_decision_engine_us", FigureTarget::Known),
+    ("doctor_s", FigureTarget::AtMost(5.0)),
     // With metrics, recording, order history and gateway.
-    ("idle_memory_mib", Target::AtMost(32.0)),
-    ("idle_private_memory_mib", Target::Known),
-    ("binary_mib", Target::AtMost(40.0)),
+    ("idle_memory_mib", FigureTarget::AtMost(32.0)),
+    ("idle_private_memory_mib", FigureTarget::Known),
+    ("binary_mib", FigureTarget::AtMost(40.0)),
 ];
 
 /// Figures of builds from scratch.
-const BUILD: [(&str, Target); 4] = [
+const BUILD: [(&str, FigureTarget); 4] = [
     // Half of the initial value of 1,482.
-    ("build_release_cold_cpu_s", Target::AtMost(741.0)),
-    ("build_release_cold_s", Target::Known),
-    ("build_test_cold_cpu_s", Target::Known),
-    ("build_test_cold_s", Target::Known),
+    ("build_release_cold_cpu_s", FigureTarget::AtMost(741.0)),
+    ("build_release_cold_s", FigureTarget::Known),
+    ("build_test_cold_cpu_s", FigureTarget::Known),
+    ("build_test_cold_s", FigureTarget::Known),
 ];
 
 /// Number of simulated seeds. Fewer seeds give an unstable rate.
@@ -313,7 +313,7 @@ fn core(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     Ok(())
 }
 
-fn missing(found: &[Figure], wanted: &[(&str, Target)]) -> Vec<String> {
+fn missing(found: &[Figure], wanted: &[(&str, FigureTarget)]) -> Vec<String> {
     let absent = |name: &str| !found.iter().any(|figure| figure.name == name);
     wanted
         .iter()
@@ -333,11 +333,11 @@ fn row(figure: &Figure) -> String {
         .chain(&OPERATE)
         .chain(&BUILD)
         .find(|(name, _)| *name == figure.name)
-        .map_or(Target::Known, |(_, aim)| *aim);
+        .map_or(FigureTarget::Known, |(_, aim)| *aim);
     let verdict = match aim {
-        Target::AtLeast(bound) => format!("at least {bound}: {}", reached(figure.value >= bound)),
-        Target::AtMost(bound) => format!("at most {bound}: {}", reached(figure.value <= bound)),
-        Target::Known => String::new(),
+        FigureTarget::AtLeast(bound) => format!("at least {bound}: {}", reached(figure.value >= bound)),
+        FigureTarget::AtMost(bound) => format!("at most {bound}: {}", reached(figure.value <= bound)),
+        FigureTarget::Known => String::new(),
     };
     format!(
         "{:<34} {:>16.2} {:<12} {verdict}",

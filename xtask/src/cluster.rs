@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, Subcommand, ValueEnum};
-use testbed::{Cluster, Component, Tier};
+use testbed::{Component, Testbed, Tier};
 
 use crate::error::{Error, Result};
 use crate::tiers::{self, default_dir, options};
@@ -13,35 +13,35 @@ use crate::workspace::Workspace;
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: ClusterCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ClusterCommand {
     /// Starts a cluster, or shows the running cluster if it is healthy
     Up {
         #[command(flatten)]
-        which: Selection,
+        which: ClusterSelection,
         #[arg(long, value_enum, default_value_t)]
-        output: Output,
+        output: OutputFormat,
     },
     /// Stops the processes, containers, mounts and network of a cluster, and keeps the logs
-    Down(Selection),
+    Down(ClusterSelection),
     /// Shows the components; fails if one is not healthy
     Status {
         #[command(flatten)]
-        which: Selection,
+        which: ClusterSelection,
         #[arg(long, value_enum, default_value_t)]
-        output: Output,
+        output: OutputFormat,
     },
     /// Kills a component without warning
-    Kill(Part),
+    Kill(ComponentArgs),
     /// Starts a stopped component
-    Start(Part),
+    Start(ComponentArgs),
     /// Suspends a component
-    Pause(Part),
+    Pause(ComponentArgs),
     /// Resumes a suspended component
-    Resume(Part),
+    Resume(ComponentArgs),
     /// Tests a tier of the testbed on a temporary cluster
     Check {
         /// Tier: api, node or scale
@@ -64,7 +64,7 @@ enum Action {
 
 /// Selection of a cluster.
 #[derive(Debug, Arguments)]
-struct Selection {
+struct ClusterSelection {
     /// Tier of the cluster: api, node or scale [default: tier of the only running cluster; `up` has no
     /// default]
     #[arg(long, value_parser = str::parse::<Tier>)]
@@ -78,16 +78,16 @@ struct Selection {
 }
 
 #[derive(Debug, Arguments)]
-struct Part {
+struct ComponentArgs {
     #[command(flatten)]
-    which: Selection,
+    which: ClusterSelection,
     /// Component, as named by `status`
     #[arg(value_parser = str::parse::<Component>)]
     component: Component,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Output {
+enum OutputFormat {
     /// One line per value
     #[default]
     Text,
@@ -97,24 +97,24 @@ enum Output {
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     match &args.action {
-        Action::Up { which, output } => show(&up(workspace, which)?, *output),
-        Action::Down(which) => match which.dir(workspace) {
+        ClusterCommand::Up { which, output } => show(&up(workspace, which)?, *output),
+        ClusterCommand::Down(which) => match which.dir(workspace) {
             Some(dir) => down(&dir),
             None => Ok(which.find(workspace)?.down()?),
         },
-        Action::Status { which, output } => show(&which.find(workspace)?, *output),
-        Action::Kill(part) => Ok(part.which.find(workspace)?.kill(part.component)?),
-        Action::Start(part) => Ok(part.which.find(workspace)?.start(part.component)?),
-        Action::Pause(part) => Ok(part.which.find(workspace)?.pause(part.component)?),
-        Action::Resume(part) => Ok(part.which.find(workspace)?.resume(part.component)?),
-        Action::Check { tier } => {
+        ClusterCommand::Status { which, output } => show(&which.find(workspace)?, *output),
+        ClusterCommand::Kill(part) => Ok(part.which.find(workspace)?.kill(part.component)?),
+        ClusterCommand::Start(part) => Ok(part.which.find(workspace)?.start(part.component)?),
+        ClusterCommand::Pause(part) => Ok(part.which.find(workspace)?.pause(part.component)?),
+        ClusterCommand::Resume(part) => Ok(part.which.find(workspace)?.resume(part.component)?),
+        ClusterCommand::Check { tier } => {
             for line in testbed::check(&options(workspace, *tier, "check", None))? {
                 println!("{line}");
             }
             Ok(())
         }
-        Action::Test { tier } => tiers::run(workspace, *tier),
-        Action::Build { tier } => {
+        ClusterCommand::Test { tier } => tiers::run(workspace, *tier),
+        ClusterCommand::Build { tier } => {
             let tiers = if tier.is_empty() {
                 &Tier::ALL
             } else {
@@ -126,12 +126,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-fn up(workspace: &Workspace, which: &Selection) -> Result<Cluster> {
+fn up(workspace: &Workspace, which: &ClusterSelection) -> Result<Testbed> {
     let tier = which
         .tier
         .ok_or_else(|| Error::new("missing --tier: api, node or scale"))?;
     let name = which.name.as_deref().unwrap_or_else(|| tier.as_str());
-    Ok(Cluster::up(&options(
+    Ok(Testbed::up(&options(
         workspace,
         tier,
         name,
@@ -140,7 +140,7 @@ fn up(workspace: &Workspace, which: &Selection) -> Result<Cluster> {
 }
 
 fn down(dir: &Path) -> Result<()> {
-    match Cluster::at(dir)? {
+    match Testbed::at(dir)? {
         Some(cluster) => Ok(cluster.down()?),
         None => {
             println!("nothing to remove: no cluster was started in {}", dir.display());
@@ -149,11 +149,11 @@ fn down(dir: &Path) -> Result<()> {
     }
 }
 
-fn show(cluster: &Cluster, output: Output) -> Result<()> {
+fn show(cluster: &Testbed, output: OutputFormat) -> Result<()> {
     let status = cluster.status();
     match output {
-        Output::Text => print!("{status}"),
-        Output::Json => {
+        OutputFormat::Text => print!("{status}"),
+        OutputFormat::Json => {
             let json =
                 serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
             println!("{json}");
@@ -165,7 +165,7 @@ fn show(cluster: &Cluster, output: Output) -> Result<()> {
     Err(Error::new("the cluster is not healthy"))
 }
 
-impl Selection {
+impl ClusterSelection {
     /// Returns the state folder from the flags, if any.
     fn dir(&self, workspace: &Workspace) -> Option<PathBuf> {
         if let Some(dir) = &self.dir {
@@ -178,13 +178,13 @@ impl Selection {
         Some(default_dir(&workspace.target, name))
     }
 
-    fn find(&self, workspace: &Workspace) -> Result<Cluster> {
+    fn find(&self, workspace: &Workspace) -> Result<Testbed> {
         let Some(dir) = self.dir(workspace) else {
             let folder = workspace.target.join("cluster");
             return exactly_one(&folder, all(&folder)?);
         };
         let error = |what: String| Error::new(format!("{}: {what}", dir.display()));
-        let cluster = Cluster::at(&dir)?.ok_or_else(|| error("no cluster was started there".to_owned()))?;
+        let cluster = Testbed::at(&dir)?.ok_or_else(|| error("no cluster was started there".to_owned()))?;
         match self.tier {
             Some(tier) if cluster.tier() != tier => {
                 Err(error(format!("the tier is {}, not {tier}", cluster.tier())))
@@ -195,13 +195,13 @@ impl Selection {
 }
 
 /// Returns the clusters in a folder, with the names of their state folders.
-fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
+fn all(folder: &Path) -> Result<Vec<(String, Testbed)>> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
     };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        if let Some(cluster) = Cluster::at(&entry.path())? {
+        if let Some(cluster) = Testbed::at(&entry.path())? {
             found.push((entry.file_name().to_string_lossy().into_owned(), cluster));
         }
     }

@@ -6,19 +6,19 @@ const LINES: usize = 12;
 const CHARACTERS: usize = 300;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct TestFailure {
     pub(crate) test: String,
     /// Output of the test, from the first panic.
     pub(crate) reason: String,
 }
 
-pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
+pub(crate) fn read(lines: &[String]) -> Vec<TestFailure> {
     let failed = lines.iter().filter_map(|line| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
         Some(name.trim_end_matches(" - should panic"))
     });
     failed
-        .map(|test| Failure {
+        .map(|test| TestFailure {
             test: test.to_owned(),
             reason: reason(lines, test),
         })
@@ -56,7 +56,7 @@ mod tests {
         let output = lines(
             "test a::good ... ok\ntest a::bad ... FAILED\n\nfailures:\n\n---- a::bad stdout ----\nbefore\n\nthread 'a::bad' panicked at src/a.rs:7:5:\nwrong: 3\nnote: run with `RUST_BACKTRACE=1`\n\n---- other stdout ----\nno\n",
         );
-        let failure = Failure {
+        let failure = TestFailure {
             test: "a::bad".to_owned(),
             reason: "thread 'a::bad' panicked at src/a.rs:7:5:\n    wrong: 3".to_owned(),
         };

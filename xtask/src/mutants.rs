@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::workspace::{Workspace, read};
 
 use accepted::Accepted;
-use mutant::{Mutant, Outcome, Trial};
+use mutant::{Mutant, MutantOutcome, Trial};
 
 /// Version of `cargo-mutants`.
 const VERSION: &str = "27.1.0";
@@ -35,7 +35,7 @@ const TEST_SECONDS: u64 = 120;
 const SECONDS_FOR_ONE: u64 = 180;
 
 /// Crate, and the tests that run for each of its mutants.
-struct Subject {
+struct MutationTarget {
     package: &'static str,
     /// Test binaries.
     targets: &'static [&'static str],
@@ -43,8 +43,8 @@ struct Subject {
     tests: &'static [&'static str],
 }
 
-const SUBJECTS: [Subject; 2] = [
-    Subject {
+const SUBJECTS: [MutationTarget; 2] = [
+    MutationTarget {
         package: "akash-provider-core",
         targets: &["--lib", "--test", "integration"],
         // Three seconds instead of thirty: skips tests of programs and clocks, which make no decisions, and
@@ -62,7 +62,7 @@ const SUBJECTS: [Subject; 2] = [
             "--skip=recovery::w3_every_open_order",
         ],
     },
-    Subject {
+    MutationTarget {
         package: "akash-provider-chain",
         targets: &["--lib"],
         tests: &["tx::"],
@@ -157,7 +157,7 @@ impl Tool {
         })
     }
 
-    fn process(&self, subject: &Subject) -> Process {
+    fn process(&self, subject: &MutationTarget) -> Process {
         Process::new(&self.program, &self.tree)
             .args(["mutants", "--package", subject.package])
             .env("CARGO_TARGET_DIR", self.scratch.join("target"))
@@ -165,7 +165,7 @@ impl Tool {
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
     }
 
-    fn list(&self, subject: &Subject) -> Result<Vec<Mutant>> {
+    fn list(&self, subject: &MutationTarget) -> Result<Vec<Mutant>> {
         let lines = self.process(subject).args(["--list", "--json"]).lines()?;
         let list = mutant::list(&lines.join("\n"))?;
         if list.is_empty() {
@@ -177,7 +177,7 @@ impl Tool {
         Ok(list)
     }
 
-    fn run(&self, subject: &Subject, list: &[Mutant], shard: &Shard) -> Result<Vec<Trial>> {
+    fn run(&self, subject: &MutationTarget, list: &[Mutant], shard: &Shard) -> Result<Vec<Trial>> {
         let wanted = shard.of(list);
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -231,14 +231,17 @@ fn summary(tried: &[Trial], accepted: &Accepted, took: Duration) -> [Figure; 6] 
         u32::try_from(found).unwrap_or(u32::MAX).into()
     };
     let mutants = |name: &str, value| Figure::new(name, value, "mutants");
-    let survived = |tried: &Trial| tried.outcome == Outcome::Survived;
+    let survived = |tried: &Trial| tried.outcome == MutantOutcome::Survived;
     [
         // Mutants that do not compile do not test the tests.
         mutants(
             "mutants_tested",
-            count(&|tried| tried.outcome != Outcome::Unviable),
+            count(&|tried| tried.outcome != MutantOutcome::Unviable),
         ),
-        mutants("mutants_caught", count(&|tried| tried.outcome == Outcome::Caught)),
+        mutants(
+            "mutants_caught",
+            count(&|tried| tried.outcome == MutantOutcome::Caught),
+        ),
         mutants("mutants_survived", count(&survived)),
         mutants(
             "mutants_accepted",
@@ -246,7 +249,7 @@ fn summary(tried: &[Trial], accepted: &Accepted, took: Duration) -> [Figure; 6] 
         ),
         mutants(
             "mutants_timed_out",
-            count(&|tried| tried.outcome == Outcome::TimedOut),
+            count(&|tried| tried.outcome == MutantOutcome::TimedOut),
         ),
         Figure::new("mutants_seconds", took.as_secs_f64().round(), "s"),
     ]
@@ -279,11 +282,11 @@ mod tests {
     #[test]
     fn figures_count_compiled_mutants() {
         let tried = [
-            ("a", Outcome::Caught),
-            ("b", Outcome::Survived),
-            ("c", Outcome::Survived),
-            ("d", Outcome::TimedOut),
-            ("e", Outcome::Unviable),
+            ("a", MutantOutcome::Caught),
+            ("b", MutantOutcome::Survived),
+            ("c", MutantOutcome::Survived),
+            ("d", MutantOutcome::TimedOut),
+            ("e", MutantOutcome::Unviable),
         ]
         .map(|(name, outcome)| Trial {
             name: name.to_owned(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
-use scan::{List, Text};
+use scan::{List, ProseLines};
 
 const GUIDE: &str = "docs/writing.md";
 const LIMIT: &str = "xtask/prose-limit.txt";
@@ -41,7 +41,7 @@ impl Survey {
         for path in files {
             let name = workspace.relative(path);
             let text = read(path)?;
-            for line in Text::new(path, &text) {
+            for line in ProseLines::new(path, &text) {
                 survey.words += scan::count_words(&line.prose);
                 survey.findings.extend(
                     list.find(&line.prose)

@@ -16,7 +16,7 @@ const NODE_BUDGET: Duration = Duration::from_mins(6);
 
 /// Kind of a stage. The kind determines the time limit of the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StageKind {
     Build,
     Run,
     Api,
@@ -31,22 +31,22 @@ pub(crate) type Notes = Vec<String>;
 #[derive(Debug)]
 struct Stage {
     name: &'static str,
-    kind: Kind,
+    kind: StageKind,
     took: Duration,
     outcome: Result<Notes>,
 }
 
 /// Results of the stages of one command, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct StageReport {
     stages: Vec<Stage>,
 }
 
-impl Report {
+impl StageReport {
     /// Runs a stage and stores its result. Returns `true` on success.
     pub(crate) fn stage(
         &mut self,
-        kind: Kind,
+        kind: StageKind,
         name: &'static str,
         work: impl FnOnce() -> Result<Notes>,
     ) -> bool {
@@ -101,10 +101,10 @@ impl Report {
             );
         }
         for (kind, what, budget) in [
-            (Kind::Build, "all builds", BUILD_BUDGET),
-            (Kind::Run, "all tests", RUN_BUDGET),
-            (Kind::Api, "all on an API server", API_BUDGET),
-            (Kind::Node, "all on a node", NODE_BUDGET),
+            (StageKind::Build, "all builds", BUILD_BUDGET),
+            (StageKind::Run, "all tests", RUN_BUDGET),
+            (StageKind::Api, "all on an API server", API_BUDGET),
+            (StageKind::Node, "all on a node", NODE_BUDGET),
         ] {
             if !self.stages.iter().any(|stage| stage.kind == kind) {
                 continue;
@@ -135,7 +135,7 @@ impl Report {
         out
     }
 
-    fn total(&self, kind: Kind) -> Duration {
+    fn total(&self, kind: StageKind) -> Duration {
         self.stages
             .iter()
             .filter(|stage| stage.kind == kind)
@@ -174,7 +174,7 @@ fn free_resources() -> String {
 mod tests {
     use super::*;
 
-    fn stage(name: &'static str, kind: Kind, seconds: u64, outcome: Result<Notes>) -> Stage {
+    fn stage(name: &'static str, kind: StageKind, seconds: u64, outcome: Result<Notes>) -> Stage {
         Stage {
             name,
             kind,
@@ -185,12 +185,12 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_time_limit() {
-        let report = Report {
+        let report = StageReport {
             stages: vec![
-                stage("clippy", Kind::Build, 1321, Ok(vec![])),
+                stage("clippy", StageKind::Build, 1321, Ok(vec![])),
                 stage(
                     "tests",
-                    Kind::Run,
+                    StageKind::Run,
                     600,
                     Ok(["a note", "another", "a note"].map(str::to_owned).to_vec()),
                 ),
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn failed_stage_fails_the_command_and_later_stages_run() {
-        let mut report = Report::default();
-        assert!(!report.stage(Kind::Run, "first", || Err(Error::new("no"))));
-        assert!(report.stage(Kind::Run, "second", || Ok(vec![])));
+        let mut report = StageReport::default();
+        assert!(!report.stage(StageKind::Run, "first", || Err(Error::new("no"))));
+        assert!(report.stage(StageKind::Run, "second", || Ok(vec![])));
         assert_eq!(report.finish(), Err(Error::new("failed: first")));
     }
 }

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
-use second::{Failed, SecondRun};
+use second::{FailedProgram, SecondRun};
 
 /// Number of concurrent test programs, and of test threads in each.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +109,7 @@ fn side_by_side(
     together: Parallelism,
     environment: &[(&str, &OsStr)],
     counter: &mut Counter,
-) -> Vec<Failed> {
+) -> Vec<FailedProgram> {
     let waiting = Mutex::new(suites);
     let (done, ended) = channel();
     thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn side_by_side(
             lines.iter().for_each(|line| counter.see(line));
             if let Err(error) = outcome {
                 lines.iter().for_each(|line| println!("{line}"));
-                failed.push(Failed {
+                failed.push(FailedProgram {
                     suite,
                     error: error.to_string(),
                     tests: failures::read(&lines),

@@ -60,9 +60,9 @@ pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
 }
 
 /// Path below the workspace, and text of a file.
-type Source = (String, String);
+type SourceFile = (String, String);
 
-fn sources(root: &Path) -> Result<Vec<Source>> {
+fn sources(root: &Path) -> Result<Vec<SourceFile>> {
     let listed = Process::new("git", root).args(["ls-files"]).quiet().lines()?;
     let wanted = listed
         .into_iter()
@@ -75,9 +75,9 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     wanted.map(read).collect()
 }
 
-fn survey(files: &[Source], surfaces: &[types::Surface<'_>]) -> Vec<Figure> {
+fn survey(files: &[SourceFile], surfaces: &[types::Surface<'_>]) -> Vec<Figure> {
     let mut figures = lines_by_kind(files);
-    let product: Vec<&Source> = files.iter().filter(|(path, _)| kind(path) == "source").collect();
+    let product: Vec<&SourceFile> = files.iter().filter(|(path, _)| kind(path) == "source").collect();
     let text = || product.iter().flat_map(|(_, text)| text.lines());
     figures.push(count(
         "public_items",
@@ -102,7 +102,7 @@ fn survey(files: &[Source], surfaces: &[types::Surface<'_>]) -> Vec<Figure> {
     let longest = product.iter().map(|(_, text)| text.lines().count()).max();
     figures.push(count("longest_file", longest.unwrap_or(0), "lines"));
     for (name, folder) in SHARED {
-        let within: Vec<&Source> = product
+        let within: Vec<&SourceFile> = product
             .iter()
             .copied()
             .filter(|(p, _)| p.starts_with(folder))
@@ -144,7 +144,7 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-fn lines_by_kind(files: &[Source]) -> Vec<Figure> {
+fn lines_by_kind(files: &[SourceFile]) -> Vec<Figure> {
     let kinds = ["source", "tests", "benches", "examples", "tools", "docs"];
     let lines = |of: &str| {
         let of_kind = files.iter().filter(|(path, _)| kind(path) == of);
@@ -190,7 +190,7 @@ fn doc_lengths(text: &str) -> Vec<usize> {
     lengths
 }
 
-fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
+fn fields_of(files: &[&SourceFile], name: &str) -> Vec<String> {
     let start = format!("struct {name} {{\n");
     let body = files.iter().find_map(|(_, text)| text.split_once(&start));
     let body = body
@@ -212,7 +212,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
 }
 
 /// Counts, for each field of the struct `name`, the files with a method that uses the field. Returns the sum.
-fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
+fn field_uses(files: &[&SourceFile], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();
     for (path, text) in files {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn fields_and_their_uses_are_counted() {
         let files = [("a/src/one.rs".to_owned(), TEXT.to_owned())];
-        let files: Vec<&Source> = files.iter().collect();
+        let files: Vec<&SourceFile> = files.iter().collect();
         let fields = fields_of(&files, "One");
         assert_eq!(fields, ["size", "name"]);
         assert_eq!(field_uses(&files, "One", &fields), 2);

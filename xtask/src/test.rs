@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::report::{Kind, Notes, Report};
+use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::{Package, Workspace};
 use crate::{docs, sim, suites, tally, tiers, verify};
 
@@ -33,12 +33,12 @@ const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut report = Report::default();
+    let mut report = StageReport::default();
     verify::sources(workspace, &mut report);
-    if report.stage(Kind::Build, "build of tests, programs", || build(workspace)) {
-        report.stage(Kind::Run, "tests", || tests(workspace));
-        report.stage(Kind::Run, "examples", || examples(workspace));
-        report.stage(Kind::Run, "dev --once", || dev_once(workspace));
+    if report.stage(StageKind::Build, "build of tests, programs", || build(workspace)) {
+        report.stage(StageKind::Run, "tests", || tests(workspace));
+        report.stage(StageKind::Run, "examples", || examples(workspace));
+        report.stage(StageKind::Run, "dev --once", || dev_once(workspace));
     }
     let tiers = tiers::prepare(workspace, &mut report);
     // The tests of a tier mostly wait for their cluster. The rest of the work needs no cluster, and uses the
@@ -53,16 +53,16 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// Runs the stages that need no cluster and measure no time.
-fn background(workspace: &Workspace) -> Report {
-    let mut report = Report::default();
-    verify::builds(workspace, &mut report, Kind::Background);
+fn background(workspace: &Workspace) -> StageReport {
+    let mut report = StageReport::default();
+    verify::builds(workspace, &mut report, StageKind::Background);
     // Each code block is compiled when it runs.
-    report.stage(Kind::Background, "doctests", || docs::examples(workspace));
-    if report.stage(Kind::Background, "build of the simulation", || {
+    report.stage(StageKind::Background, "doctests", || docs::examples(workspace));
+    if report.stage(StageKind::Background, "build of the simulation", || {
         sim::build(workspace, sim::Form::Quick).map(|()| Notes::new())
     }) {
-        report.stage(Kind::Background, "exploration", || exploration(workspace));
-        report.stage(Kind::Background, "simulation", || {
+        report.stage(StageKind::Background, "exploration", || exploration(workspace));
+        report.stage(StageKind::Background, "simulation", || {
             sim::seeds(workspace, sim::Form::Quick, &SEEDS).map(|_| Notes::new())
         });
     }

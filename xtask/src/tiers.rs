@@ -4,22 +4,22 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use testbed::{Cluster, Options, Tier};
+use testbed::{ClusterOptions, Testbed, Tier};
 
 use crate::error::{Error, Result};
-use crate::report::{Kind, Notes, Report};
+use crate::report::{Notes, StageKind, StageReport};
 use crate::suites::{self, Suite};
 use crate::workspace::Workspace;
 
 /// Test and bench targets of each tier. Benches run in their short form.
-const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
+const TESTS: [(Tier, StageKind, &str, &[&str]); 2] = [
     (
         Tier::Api,
-        Kind::Api,
+        StageKind::Api,
         "api tier",
         &["--test=api_tier", "--bench=cluster"],
     ),
-    (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
+    (Tier::Node, StageKind::Node, "node tier", &["--test=node_tier"]),
 ];
 /// Prefix of the second cluster's name, as in `second-TIER`. The name must not contain `test-TIER`: the
 /// processes of the first cluster are found by the text `test-TIER`.
@@ -28,8 +28,8 @@ const SECOND: &str = "second";
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
 /// Returns the options of a cluster with this checkout's CustomResourceDefinitions.
-pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
-    Options {
+pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> ClusterOptions {
+    ClusterOptions {
         tier,
         name: name.to_owned(),
         dir: dir.map_or_else(|| default_dir(&workspace.target, name), Path::to_owned),
@@ -45,7 +45,7 @@ pub(crate) fn default_dir(target: &Path, name: &str) -> PathBuf {
 pub(crate) struct Prepared<'a> {
     workspace: &'a Workspace,
     tier: Tier,
-    kind: Kind,
+    kind: StageKind,
     name: &'static str,
     suites: Vec<Suite>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Prepared<'a> {
 /// for the builds in the background.
 ///
 /// If the machine cannot run a cluster, reports each tier as skipped and returns an empty list.
-pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<Prepared<'a>> {
+pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut StageReport) -> Vec<Prepared<'a>> {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {
             report.stage(kind, name, || Ok(vec![format!("skipped: {obstacle}")]));
@@ -63,7 +63,7 @@ pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<
     }
     let tiers = TESTS.map(|(tier, ..)| tier);
     let mut prepared = Vec::new();
-    report.stage(Kind::Build, "testbed binaries", || {
+    report.stage(StageKind::Build, "testbed binaries", || {
         testbed::build(&tiers)?;
         for (tier, kind, name, targets) in TESTS {
             prepared.push(Prepared {
@@ -80,7 +80,7 @@ pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<
 }
 
 /// Runs the tests of each tier as a stage.
-pub(crate) fn run_all(tiers: Vec<Prepared<'_>>, report: &mut Report) {
+pub(crate) fn run_all(tiers: Vec<Prepared<'_>>, report: &mut StageReport) {
     for prepared in tiers {
         report.stage(prepared.kind, prepared.name, || on_cluster(prepared));
     }
@@ -185,8 +185,11 @@ pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     })
 }
 
-pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
-    let outcome = Cluster::up(options)
+pub(crate) fn with_cluster<T>(
+    options: &ClusterOptions,
+    work: impl FnOnce(&Testbed) -> Result<T>,
+) -> Result<T> {
+    let outcome = Testbed::up(options)
         .map_err(Error::from)
         .and_then(|cluster| work(&cluster));
     let down = take_down(options);
@@ -208,11 +211,11 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
     // Exclusive tests mostly wait for the cluster, so they run on a second one in parallel.
     let second = options(workspace, tier, &format!("{SECOND}-{tier}"), None);
     let outcome = thread::scope(|scope| {
-        let second = scope.spawn(|| Cluster::up(&second));
+        let second = scope.spawn(|| Testbed::up(&second));
         for line in testbed::check(&first)? {
             println!("{name}: {line}");
         }
-        let first = Cluster::up(&first)?;
+        let first = Testbed::up(&first)?;
         let second = second
             .join()
             .map_err(|_| Error::new("the start of the second cluster panicked"))?;
@@ -224,16 +227,16 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
     Ok(notes)
 }
 
-fn take_down(options: &Options) -> Result<()> {
-    match Cluster::at(&options.dir)? {
+fn take_down(options: &ClusterOptions) -> Result<()> {
+    match Testbed::at(&options.dir)? {
         Some(cluster) => Ok(cluster.down()?),
         None => Ok(()),
     }
 }
 
 /// Runs the tests of a tier on these clusters.
-fn tests(name: &str, suites: Vec<Suite>, clusters: &[Cluster]) -> Result<Notes> {
-    let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
+fn tests(name: &str, suites: Vec<Suite>, clusters: &[Testbed]) -> Result<Notes> {
+    let dirs = std::env::join_paths(clusters.iter().map(Testbed::dir))
         .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;
     suites::run_with(name, suites, (VARIABLE, &dirs))
 }

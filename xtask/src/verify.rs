@@ -12,7 +12,7 @@ mod reasons;
 mod semver;
 
 use crate::error::Result;
-use crate::report::{Kind, Notes, Report};
+use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers, prose, survey};
 pub(crate) use reasons::write_weights;
@@ -20,16 +20,17 @@ pub(crate) use reasons::write_weights;
 const WASM: &str = "wasm32-unknown-unknown";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut report = Report::default();
+    let mut report = StageReport::default();
     sources(workspace, &mut report);
-    builds(workspace, &mut report, Kind::Build);
+    builds(workspace, &mut report, StageKind::Build);
     report.finish()
 }
 
 /// Runs the checks that read only the sources. These checks take seconds.
-pub(crate) fn sources(workspace: &Workspace, report: &mut Report) {
-    let mut stage =
-        |name, check: fn(&Workspace) -> Result<Notes>| report.stage(Kind::Run, name, || check(workspace));
+pub(crate) fn sources(workspace: &Workspace, report: &mut StageReport) {
+    let mut stage = |name, check: fn(&Workspace) -> Result<Notes>| {
+        report.stage(StageKind::Run, name, || check(workspace))
+    };
     stage("formatting", |workspace| {
         done(workspace.cargo(&["fmt", "--all", "--check"]).run())
     });
@@ -50,7 +51,7 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut Report) {
 }
 
 /// Runs the checks that compile code, as stages of this kind. These checks take minutes.
-pub(crate) fn builds(workspace: &Workspace, report: &mut Report, kind: Kind) {
+pub(crate) fn builds(workspace: &Workspace, report: &mut StageReport, kind: StageKind) {
     let mut stage =
         |name, check: fn(&Workspace) -> Result<Notes>| report.stage(kind, name, || check(workspace));
     stage("clippy", |workspace| done(clippy(workspace)));

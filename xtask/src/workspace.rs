@@ -54,12 +54,12 @@ pub(crate) struct Package {
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     features: BTreeMap<String, Vec<String>>,
-    targets: Vec<Target>,
+    targets: Vec<CargoTarget>,
     dependencies: Vec<Dependency>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Target {
+struct CargoTarget {
     name: String,
     kind: Vec<String>,
     /// Root file of the target.
@@ -74,7 +74,7 @@ const fn tested() -> bool {
     true
 }
 
-impl Target {
+impl CargoTarget {
     fn is(&self, kind: &str) -> bool {
         self.kind.iter().any(|found| found == kind)
     }
@@ -96,11 +96,11 @@ struct Dependency {
 /// Resolved dependencies of each package.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<PackageNode>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Node {
+struct PackageNode {
     id: String,
     deps: Vec<Link>,
 }
@@ -108,11 +108,11 @@ struct Node {
 #[derive(Debug, Clone, Deserialize)]
 struct Link {
     pkg: String,
-    dep_kinds: Vec<Kind>,
+    dep_kinds: Vec<DependencyKind>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Kind {
+struct DependencyKind {
     kind: Option<String>,
 }
 
@@ -213,7 +213,7 @@ impl Workspace {
         is_taken: impl Fn(&str, &Link) -> bool,
     ) -> BTreeSet<&'a str> {
         let nodes = self.graph.nodes.iter().map(|node| (node.id.as_str(), node));
-        let nodes: BTreeMap<&str, &Node> = nodes.collect();
+        let nodes: BTreeMap<&str, &PackageNode> = nodes.collect();
         let (mut seen, mut open) = (BTreeSet::new(), from);
         while let Some(id) = open.pop() {
             if !seen.insert(id) {

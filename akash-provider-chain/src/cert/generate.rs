@@ -1,6 +1,6 @@
 //! Generation of certificates.
 
-use super::{CertError, OwnCertificate, Usage, VALIDITY};
+use super::{CertError, CertUsage, OwnCertificate, VALIDITY};
 use akash_provider_core::types::Address;
 use p256::ecdsa::{DerSignature, SigningKey};
 use p256::pkcs8::{EncodePrivateKey, EncodePublicKey};
@@ -57,7 +57,7 @@ impl BuilderProfile for Profile {
     }
 }
 
-pub(super) fn make(owner: &Address, usage: &Usage, now: Duration) -> Result<OwnCertificate, CertError> {
+pub(super) fn make(owner: &Address, usage: &CertUsage, now: Duration) -> Result<OwnCertificate, CertError> {
     let domains = domains(usage)?;
     let key = new_key()?;
     let der = build(owner, &domains, now, &key).map_err(|e| CertError::Malformed(e.to_string()))?;
@@ -155,8 +155,8 @@ fn extension<E: Encode + AssociatedOid>(
     })
 }
 
-fn domains(usage: &Usage) -> Result<Vec<String>, CertError> {
-    let Usage::Server { domains } = usage else {
+fn domains(usage: &CertUsage) -> Result<Vec<String>, CertError> {
+    let CertUsage::Server { domains } = usage else {
         return Ok(Vec::new());
     };
     if domains.is_empty() {

@@ -10,7 +10,9 @@
 //! certificate counts as unknown.
 
 use super::rotation::{ChainStatus, chain_status};
-use super::{CertError, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, Step, Usage, next_step};
+use super::{
+    CertError, CertUsage, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, RotationStep, next_step,
+};
 use crate::private_key::PrivateKey;
 use akash_provider_core::chain::{Certificate, ChainClient};
 use akash_provider_core::error::Error;
@@ -30,7 +32,7 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RotationSettings {
     /// Purpose of the certificate.
-    pub usage: Usage,
+    pub usage: CertUsage,
     /// Time between the swap and the revocation of the old certificate.
     pub grace: Duration,
     /// Maximum interval between two queries of the certificates on the chain.
@@ -45,7 +47,7 @@ impl RotationSettings {
     /// Returns the default settings: a grace period of one hour, a query every six hours, a back-off of 5 seconds to
     /// 10 minutes.
     #[must_use]
-    pub const fn new(usage: Usage) -> Self {
+    pub const fn new(usage: CertUsage) -> Self {
         Self {
             usage,
             grace: Duration::from_secs(3600),
@@ -234,30 +236,32 @@ impl Rotation {
             now,
         );
         match step {
-            Step::Make => self.make(now).await,
-            Step::PublishNext => self.publish(stored.next).await,
-            Step::PublishCurrent => self.publish(stored.current).await,
+            RotationStep::Make => self.make(now).await,
+            RotationStep::PublishNext => self.publish(stored.next).await,
+            RotationStep::PublishCurrent => self.publish(stored.current).await,
             // A swap was interrupted: there is no current file, and the old file is already written.
-            Step::Promote { .. } if stored.current.is_none() => self.swap(stored.next).await,
-            Step::Promote { .. } => match old_step(&stored, &published, now, self.settings.grace) {
+            RotationStep::Promote { .. } if stored.current.is_none() => self.swap(stored.next).await,
+            RotationStep::Promote { .. } => match old_step(&stored, &published, now, self.settings.grace) {
                 // There is only one old file, so the old certificate is revoked first.
                 Some(OldAction::Wait(left)) if left > Duration::ZERO => Ok(StepResult::Idle(left)),
                 Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,
                 _ => self.swap(stored.next).await,
             },
-            Step::DiscardNext => {
+            RotationStep::DiscardNext => {
                 self.with_files(|files| files.discard_next()).await?;
                 Ok(StepResult::Discarded)
             }
-            Step::Keep { recheck_in } => match old_step(&stored, &published, now, self.settings.grace) {
-                None => Ok(StepResult::Idle(recheck_in)),
-                Some(OldAction::Wait(left)) => Ok(StepResult::Idle(recheck_in.min(left))),
-                Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,
-                Some(OldAction::Discard) => {
-                    self.with_files(|files| files.discard_old()).await?;
-                    Ok(StepResult::Discarded)
+            RotationStep::Keep { recheck_in } => {
+                match old_step(&stored, &published, now, self.settings.grace) {
+                    None => Ok(StepResult::Idle(recheck_in)),
+                    Some(OldAction::Wait(left)) => Ok(StepResult::Idle(recheck_in.min(left))),
+                    Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,
+                    Some(OldAction::Discard) => {
+                        self.with_files(|files| files.discard_old()).await?;
+                        Ok(StepResult::Discarded)
+                    }
                 }
-            },
+            }
         }
     }
 

@@ -14,7 +14,7 @@ pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RotationStep {
     /// Do nothing now. Check the certificates again later.
     Keep {
         /// Time until the certificates are checked again.
@@ -44,34 +44,34 @@ pub fn next_step(
     next: Option<(&CertificateInfo, &[u8])>,
     published: &[Certificate],
     now: Duration,
-) -> Step {
+) -> RotationStep {
     let fresh =
         |info: &CertificateInfo| info.is_valid_at(now) && info.not_after.saturating_sub(now) > RENEW_BEFORE;
     if let Some((info, pem)) = next {
         return match chain_status(info, pem, published) {
             // Checked first: a valid certificate that expires soon would have to be replaced at once.
-            _ if !fresh(info) => Step::DiscardNext,
+            _ if !fresh(info) => RotationStep::DiscardNext,
             ChainStatus::Valid => {
                 let old = current.filter(|(c, pem)| chain_status(c, pem, published) == ChainStatus::Valid);
                 let old = old.filter(|(c, _)| c.serial != info.serial);
-                Step::Promote {
+                RotationStep::Promote {
                     revoke: old.map(|(c, _)| c.serial.clone()),
                 }
             }
-            ChainStatus::Absent => Step::PublishNext,
-            ChainStatus::Invalid => Step::DiscardNext,
+            ChainStatus::Absent => RotationStep::PublishNext,
+            ChainStatus::Invalid => RotationStep::DiscardNext,
         };
     }
     match current {
         Some((info, pem)) if fresh(info) => match chain_status(info, pem, published) {
             ChainStatus::Valid => {
                 let left = info.not_after.saturating_sub(now).saturating_sub(RENEW_BEFORE);
-                Step::Keep { recheck_in: left }
+                RotationStep::Keep { recheck_in: left }
             }
-            ChainStatus::Absent => Step::PublishCurrent,
-            ChainStatus::Invalid => Step::Make,
+            ChainStatus::Absent => RotationStep::PublishCurrent,
+            ChainStatus::Invalid => RotationStep::Make,
         },
-        _ => Step::Make,
+        _ => RotationStep::Make,
     }
 }
 

@@ -13,8 +13,8 @@ fn now() -> Duration {
     Duration::new(1_795_253_704, 990_464_384)
 }
 
-fn server() -> Usage {
-    Usage::Server {
+fn server() -> CertUsage {
+    CertUsage::Server {
         domains: vec!["provider.localhost".into()],
     }
 }
@@ -42,7 +42,7 @@ fn new_certificate_has_the_bytes_of_the_recorded_certificate() {
     let client_made_at = Duration::from_nanos(1_795_253_704_008_179_190);
     let cases = [
         ("provider", owner(), server(), now()),
-        ("tenant", tenant, Usage::Client, client_made_at),
+        ("tenant", tenant, CertUsage::Client, client_made_at),
     ];
     for (name, owner, usage, made_at) in cases {
         let cert = fs::read(folder.join(format!("{name}-onchain-cert.pem"))).unwrap();
@@ -71,7 +71,7 @@ fn new_certificate_has_the_bytes_of_the_recorded_certificate() {
 
 #[test]
 fn new_certificate_passes_the_checks_of_the_chain() {
-    for usage in [Usage::Client, server()] {
+    for usage in [CertUsage::Client, server()] {
         let own = OwnCertificate::make(&owner(), &usage, now()).unwrap();
         let info = check_published(
             &owner(),
@@ -80,7 +80,7 @@ fn new_certificate_passes_the_checks_of_the_chain() {
         )
         .unwrap();
         assert_eq!(&info, own.info());
-        assert_eq!((info.client, info.server), (true, usage != Usage::Client));
+        assert_eq!((info.client, info.server), (true, usage != CertUsage::Client));
         assert!(info.is_valid_at(now() + VALIDITY / 2));
         assert!(!info.is_valid_at(now() + VALIDITY + Duration::from_secs(1)));
         assert!(!info.is_valid_at(Duration::from_secs(now().as_secs() - 1)));
@@ -144,7 +144,7 @@ fn refuses_certificates_that_the_chain_refuses() {
 fn refuses_invalid_domains() {
     let make = |domains: &[&str]| {
         let domains = domains.iter().map(|d| (*d).to_owned()).collect();
-        OwnCertificate::make(&owner(), &Usage::Server { domains }, now())
+        OwnCertificate::make(&owner(), &CertUsage::Server { domains }, now())
     };
     assert!(matches!(make(&[]), Err(CertError::NoDomain)));
     let long = "a.".repeat(127) + "a";
@@ -199,7 +199,7 @@ fn step(
     next: Option<&OwnCertificate>,
     chain: &[Certificate],
     now: Duration,
-) -> Step {
+) -> RotationStep {
     let pems = [current, next].map(|o| o.map(OwnCertificate::cert_pem));
     let of = |own: Option<&OwnCertificate>, at: usize| {
         own.zip(pems[at].as_ref())
@@ -225,18 +225,24 @@ fn rotation_continues_after_an_interruption_at_any_step() {
     let (old_valid, old_revoked) = (on_chain(&old, true), on_chain(&old, false));
     let new_valid = on_chain(&new, true);
 
-    assert_eq!(step(None, None, &[], now()), Step::Make);
-    assert_eq!(step(Some(&old), None, &[], now() + day), Step::PublishCurrent);
+    assert_eq!(step(None, None, &[], now()), RotationStep::Make);
+    assert_eq!(
+        step(Some(&old), None, &[], now() + day),
+        RotationStep::PublishCurrent
+    );
     let next_step = step(Some(&old), None, std::slice::from_ref(&old_valid), now() + day);
     assert!(
-        matches!(next_step, Step::Keep { recheck_in } if recheck_in > 350 * day && recheck_in < 358 * day),
+        matches!(next_step, RotationStep::Keep { recheck_in } if recheck_in > 350 * day && recheck_in < 358 * day),
         "{next_step:?}"
     );
-    assert_eq!(step(Some(&old), None, &[old_revoked], now() + day), Step::Make);
+    assert_eq!(
+        step(Some(&old), None, &[old_revoked], now() + day),
+        RotationStep::Make
+    );
 
     assert_eq!(
         step(Some(&old), None, std::slice::from_ref(&old_valid), due),
-        Step::Make
+        RotationStep::Make
     );
     assert_eq!(
         step(
@@ -245,9 +251,9 @@ fn rotation_continues_after_an_interruption_at_any_step() {
             std::slice::from_ref(&old_valid),
             due + day
         ),
-        Step::PublishNext
+        RotationStep::PublishNext
     );
-    let promote = Step::Promote {
+    let promote = RotationStep::Promote {
         revoke: Some(old.info().serial.clone()),
     };
     assert_eq!(
@@ -262,24 +268,27 @@ fn rotation_continues_after_an_interruption_at_any_step() {
     let both = [old_valid.clone(), new_valid.clone()];
     assert!(matches!(
         step(Some(&new), None, &both, due + day),
-        Step::Keep { .. }
+        RotationStep::Keep { .. }
     ));
     assert_eq!(
         step(None, Some(&new), &[new_valid], due + day),
-        Step::Promote { revoke: None }
+        RotationStep::Promote { revoke: None }
     );
 
     assert_eq!(
         step(Some(&old), Some(&new), &[on_chain(&new, false)], due + day),
-        Step::DiscardNext
+        RotationStep::DiscardNext
     );
     assert_eq!(
         step(Some(&old), Some(&old), std::slice::from_ref(&old_valid), due),
-        Step::DiscardNext
+        RotationStep::DiscardNext
     );
     let impostor = Certificate {
         cert: old.cert_pem().into_bytes(),
         ..on_chain(&new, true)
     };
-    assert_eq!(step(None, Some(&new), &[impostor], due + day), Step::DiscardNext);
+    assert_eq!(
+        step(None, Some(&new), &[impostor], due + day),
+        RotationStep::DiscardNext
+    );
 }

@@ -14,7 +14,7 @@ const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Health {
+pub(crate) struct EndpointHealth {
     /// Time of the last health check.
     pub(crate) checked: Option<Instant>,
     /// Newest height that the endpoint has reported.
@@ -42,7 +42,7 @@ pub(crate) struct Health {
     pub(crate) versions: Option<Versions>,
 }
 
-impl Health {
+impl EndpointHealth {
     /// Records the height and the response time of a response.
     pub(crate) fn record_response(&mut self, took: Duration, height: Height) {
         if height > self.height {
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn back_off_grows_up_to_its_maximum() {
-        let mut health = Health::default();
+        let mut health = EndpointHealth::default();
         let now = Instant::now();
         assert!(health.is_due(now, Duration::from_secs(20)));
         let mut last = Duration::ZERO;

@@ -1,6 +1,6 @@
 //! API versions of a node.
 
-use super::Endpoint;
+use super::NodeEndpoint;
 use crate::fault::{Blame, Fault, NodeError};
 use crate::method::Method;
 use crate::proto::akash::discovery::v1 as discovery;
@@ -36,7 +36,7 @@ type Offer = (String, Vec<(String, String)>);
 #[derive(Serialize)]
 struct NoParams {}
 
-impl Endpoint {
+impl NodeEndpoint {
     /// Queries the API versions of the node and selects one.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use super::pending::SharedResponse;
 use super::{Capability, Endpoints};
 use crate::convert::Malformed;
-use crate::endpoint::{Endpoint, QueryResponse, Transport};
+use crate::endpoint::{NodeEndpoint, QueryResponse, Transport};
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
 use crate::method::Method;
@@ -20,7 +20,7 @@ use std::time::Duration;
 const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Queried record (`None` if the record does not exist), and height of the response.
-type Reading<T> = (Option<T>, Height);
+type RecordAtHeight<T> = (Option<T>, Height);
 
 impl Endpoints {
     /// Queries a record at the best node and at a second node, and compares the responses.
@@ -185,11 +185,11 @@ impl Endpoints {
     async fn read<M, T, C>(
         &self,
         at: usize,
-        endpoint: &Endpoint,
+        endpoint: &NodeEndpoint,
         request: &M,
         pin: Option<Height>,
         convert: &C,
-    ) -> Result<Reading<T>, NodeError>
+    ) -> Result<RecordAtHeight<T>, NodeError>
     where
         M: Method,
         C: Fn(M::Response) -> Result<T, Malformed>,
@@ -285,7 +285,7 @@ impl Endpoints {
 
 /// Returns true if both endpoints count as one node. The hosts must be equal. The ports must also be equal,
 /// unless one endpoint uses gRPC and the other JSON-RPC.
-fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
+fn is_same_node(a: &Arc<NodeEndpoint>, b: &Arc<NodeEndpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())
 }

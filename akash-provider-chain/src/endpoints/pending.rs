@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// Path, encoded request and height of a query.
-pub(super) type Key = (&'static str, Bytes, Option<Height>);
+pub(super) type QueryKey = (&'static str, Bytes, Option<Height>);
 type PendingQuery = BoxFuture<'static, Result<SharedResponse, NodeError>>;
 
 #[derive(Debug, Clone)]
@@ -23,12 +23,12 @@ pub(super) struct SharedResponse {
 /// Pending queries. A query is cancelled when its last caller is dropped.
 #[derive(Debug, Default)]
 pub(super) struct PendingQueries {
-    queries: Mutex<HashMap<Key, WeakShared<PendingQuery>>>,
+    queries: Mutex<HashMap<QueryKey, WeakShared<PendingQuery>>>,
 }
 
 impl PendingQueries {
     /// Waits for the response to an identical pending query, or sends the query.
-    pub(super) async fn join<Q, F>(&self, key: Key, ask: Q) -> Result<SharedResponse, NodeError>
+    pub(super) async fn join<Q, F>(&self, key: QueryKey, ask: Q) -> Result<SharedResponse, NodeError>
     where
         Q: FnOnce() -> F,
         F: Future<Output = Result<SharedResponse, NodeError>> + Send + 'static,

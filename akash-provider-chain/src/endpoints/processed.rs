@@ -3,7 +3,7 @@
 
 use super::{Endpoints, LAG_MAX};
 use crate::checkpoint::{Checkpoint, now};
-use crate::endpoint::Endpoint;
+use crate::endpoint::NodeEndpoint;
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
 use akash_provider_core::chain::SyncInfo;
@@ -60,7 +60,7 @@ impl Endpoints {
     /// processed block, the function checks an older header of the node.
     pub(super) async fn check_tip(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &NodeEndpoint,
         info: &SyncInfo,
         is_new: bool,
     ) -> Result<(), NodeError> {
@@ -140,7 +140,7 @@ impl Endpoints {
     ///
     /// - Logs a warning after five minutes without a node at the processed height.
     /// - Drops the processed block if no node has this block, while a node reports a lower block with a later
-    ///   time. The contradiction must last for [`Limits::contradiction`](crate::Limits::contradiction).
+    ///   time. The contradiction must last for [`EndpointLimits::contradiction`](crate::EndpointLimits::contradiction).
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

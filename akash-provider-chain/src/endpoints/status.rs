@@ -1,7 +1,8 @@
 //! Health checks, selection of endpoints, and their status.
 
 use super::{
-    Capability, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Selection, URGENT_MAX, URGENT_MIN, is_able, jitter,
+    Capability, EndpointSelection, Endpoints, LAG_MAX, LATENCY_NOISE, Member, URGENT_MAX, URGENT_MIN,
+    is_able, jitter,
 };
 use crate::checkpoint::{Checkpoint, correction_ms, local};
 use crate::endpoint::{EndpointStatistics, Versions};
@@ -233,7 +234,7 @@ impl Endpoints {
     }
 
     /// Returns the selected endpoint. Replaces an unusable endpoint at once. Replaces a usable endpoint after
-    /// another endpoint has been faster for `2 ×` [`Limits::health_age`](crate::Limits::health_age).
+    /// another endpoint has been faster for `2 ×` [`EndpointLimits::health_age`](crate::EndpointLimits::health_age).
     pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);
@@ -272,7 +273,7 @@ impl Endpoints {
 
     fn take(
         &self,
-        choice: &mut Selection,
+        choice: &mut EndpointSelection,
         capability: Capability,
         at: usize,
         before: Option<usize>,

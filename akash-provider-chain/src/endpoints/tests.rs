@@ -15,14 +15,14 @@ use akash_provider_core::types::{Agreement, LeaseState};
 use serde_json::json;
 use std::time::Duration;
 
-pub(crate) fn quick() -> Limits {
-    Limits {
+pub(crate) fn quick() -> EndpointLimits {
+    EndpointLimits {
         response_bytes: 1 << 20,
         response_time: Duration::from_secs(2),
         connect_time: Duration::from_secs(1),
         health_age: Duration::from_millis(300),
         attempts: 3,
-        ..Limits::default()
+        ..EndpointLimits::default()
     }
 }
 
@@ -48,17 +48,17 @@ fn invalid_addresses_are_refused() {
             .enable_all()
             .build()
             .unwrap();
-        let made = runtime.block_on(async { Endpoints::new(&[good], "local", Limits::default()) });
+        let made = runtime.block_on(async { Endpoints::new(&[good], "local", EndpointLimits::default()) });
         let status = made.unwrap().status();
         assert!(!status[0].address.contains("u:p"), "{good}");
     }
     for bad in ["", "h:26657", "ftp://h", "http://", "://", "http://[::1"] {
-        let error = Endpoints::new(&[bad], "local", Limits::default()).unwrap_err();
+        let error = Endpoints::new(&[bad], "local", EndpointLimits::default()).unwrap_err();
         assert!(error.to_string().contains("http://host:26657"), "{error}");
     }
     let none: [&str; 0] = [];
-    assert!(Endpoints::new(&none, "local", Limits::default()).is_err());
-    let secret = Endpoints::new(&["ftp://user:secret@h"], "local", Limits::default()).unwrap_err();
+    assert!(Endpoints::new(&none, "local", EndpointLimits::default()).is_err());
+    let secret = Endpoints::new(&["ftp://user:secret@h"], "local", EndpointLimits::default()).unwrap_err();
     assert!(!secret.to_string().contains("secret"), "{secret}");
 }
 
@@ -74,7 +74,7 @@ async fn credentials_of_addresses_are_never_displayed() {
         format!("grpc://USER:SECRET@{dead}?key=SECRET"),
         format!("tcp://USER:SECRET@{dead}"),
     ];
-    let limits = Limits {
+    let limits = EndpointLimits {
         attempts: 1,
         ..quick()
     };
@@ -194,7 +194,7 @@ async fn response_at_the_size_limit_is_accepted() {
     for (size, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
         let body = padded(size);
         let node = Node::start(move |_, _| Reply::Raw(200, body.clone())).await;
-        let endpoint = Endpoint::new(&node.url, quick(), &crate::Roots::System).unwrap();
+        let endpoint = NodeEndpoint::new(&node.url, quick(), &crate::Roots::System).unwrap();
         let results = endpoint
             .call::<crate::rpc::types::BlockResults>("block_results", json!({}))
             .await;
@@ -311,7 +311,7 @@ async fn recovered_endpoint_is_not_selected_again_at_once() {
 async fn further_false_blocks_do_not_delay_the_drop_of_a_false_height() {
     let chain = Chain::new();
     let node = chain.node(behavior()).await;
-    let limits = Limits {
+    let limits = EndpointLimits {
         health_age: Duration::from_millis(10),
         contradiction: Duration::from_millis(200),
         ..quick()

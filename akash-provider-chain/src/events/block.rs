@@ -2,7 +2,7 @@
 
 use super::decode::{BlockEvents, decode_events};
 use crate::convert::excerpt;
-use crate::endpoint::{Endpoint, HeightParams, parse_time};
+use crate::endpoint::{HeightParams, NodeEndpoint, parse_time};
 use crate::endpoints::{Capability, Endpoints};
 use crate::fault::{Fault, NodeError};
 use crate::rpc::types::{
@@ -166,7 +166,11 @@ const fn is_unreachable(fault: &Fault) -> bool {
     )
 }
 
-async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+async fn block_from_results(
+    endpoint: &NodeEndpoint,
+    height: Height,
+    chain_id: &str,
+) -> Result<Block, NodeError> {
     let params = HeightParams {
         height: height.to_string(),
     };
@@ -208,7 +212,7 @@ struct Head {
 }
 
 impl Head {
-    async fn read(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Self, NodeError> {
+    async fn read(endpoint: &NodeEndpoint, height: Height, chain_id: &str) -> Result<Self, NodeError> {
         let params = HeightParams {
             height: height.to_string(),
         };
@@ -243,7 +247,11 @@ impl Head {
 }
 
 /// Searches for the transactions of a block. Returns an error unless the search finds all transactions.
-async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+async fn block_from_search(
+    endpoint: &NodeEndpoint,
+    height: Height,
+    chain_id: &str,
+) -> Result<Block, NodeError> {
     let head = Head::read(endpoint, height, chain_id).await?;
     let count = head.txs.len();
     let mut found: Vec<FoundTx> = Vec::new();

@@ -96,7 +96,7 @@ impl BlockEvents {
 
 /// Id of a deployment, group, order, bid or lease in an event. The event type determines the required fields.
 #[derive(Debug, Deserialize)]
-struct Id {
+struct EventMarketId {
     owner: String,
     dseq: Number,
     gseq: Option<u32>,
@@ -106,7 +106,7 @@ struct Id {
 }
 
 #[derive(Debug, Deserialize)]
-struct Price {
+struct EventPrice {
     denom: String,
     amount: String,
 }
@@ -123,7 +123,7 @@ fn need<T>(part: &'static str, value: Option<T>) -> Result<T, Malformed> {
     value.ok_or_else(|| Malformed::new(part, "is missing"))
 }
 
-impl Id {
+impl EventMarketId {
     fn deployment(&self) -> Result<DeploymentId, Malformed> {
         Ok(DeploymentId {
             owner: event_address("id.owner", &self.owner)?,
@@ -199,7 +199,7 @@ impl<'a> Values<'a> {
         serde_json::from_str(text).map_err(|e| Malformed::new(key, format!("{e} in `{}`", excerpt(text))))
     }
 
-    fn id(&self) -> Result<Id, Malformed> {
+    fn id(&self) -> Result<EventMarketId, Malformed> {
         self.json("id")
     }
 
@@ -209,7 +209,7 @@ impl<'a> Values<'a> {
     }
 
     fn price(&self) -> Result<DecCoin, Malformed> {
-        let price: Price = self.json("price")?;
+        let price: EventPrice = self.json("price")?;
         dec_coin_from_text(&price.denom, &price.amount)
     }
 

@@ -2,8 +2,8 @@
 
 use super::block::Block;
 use super::poll::Poll;
-use super::status::{FollowerStatus, Source};
-use super::websocket::Socket;
+use super::status::{BlockSource, FollowerStatus};
+use super::websocket::BlockSubscription;
 use akash_provider_core::types::Height;
 use tokio::time::Instant;
 
@@ -13,15 +13,15 @@ pub(super) enum FeedItem {
 }
 
 pub(super) enum Feed {
-    Socket(Box<Socket>),
+    Socket(Box<BlockSubscription>),
     Poll(Poll, Instant),
 }
 
 impl Feed {
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> BlockSource {
         match self {
-            Self::Socket(socket) => Source::Websocket(socket.endpoint()),
-            Self::Poll(..) => Source::Polling,
+            Self::Socket(socket) => BlockSource::Websocket(socket.endpoint()),
+            Self::Poll(..) => BlockSource::Polling,
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::block::Block;
 use super::feed::{Feed, FeedItem, Fetch};
 use super::poll::Poll;
-use super::status::{Settings, Source};
-use super::websocket::Socket;
+use super::status::{BlockSource, FollowerSettings};
+use super::websocket::BlockSubscription;
 use crate::checkpoint::{Checkpoint, now};
 use crate::endpoints::{Capability, LAG_MAX};
 use crate::fault::{Fault, NodeError};
@@ -42,7 +42,7 @@ pub(super) struct Follower {
     reader: Reader,
     provider: Address,
     out: Out,
-    settings: Settings,
+    settings: FollowerSettings,
     /// Height of the next block to report.
     next: Height,
     /// Hash of the last processed block.
@@ -162,14 +162,14 @@ impl Follower {
     /// Records in the status that the follower has no source of blocks.
     fn cut_off(&self) {
         self.reader.update_status(|s| {
-            s.source = Source::None;
+            s.source = BlockSource::None;
             s.silent_since.get_or_insert_with(SystemTime::now);
         });
     }
 
     pub(super) async fn back_off(&mut self) {
         tokio::time::sleep(self.wait).await;
-        let Settings {
+        let FollowerSettings {
             wait_min, wait_max, ..
         } = self.settings;
         self.wait = (self.wait * 2).max(wait_min).min(wait_max);
@@ -357,7 +357,7 @@ impl Follower {
             }
             tried.push(at);
             let endpoint = endpoints.endpoint(at)?;
-            match Socket::open(endpoint, endpoints.chain_id(), limits, self.settings).await {
+            match BlockSubscription::open(endpoint, endpoints.chain_id(), limits, self.settings).await {
                 Ok(socket) => {
                     self.polls = 0;
                     self.reader.update_status(|s| s.connections += 1);
@@ -454,7 +454,7 @@ impl Follower {
     }
 
     /// Reports all blocks up to the newest height.
-    async fn catch_up(&mut self, source: Source) -> Result<Result<(), NodeError>, SessionEnd> {
+    async fn catch_up(&mut self, source: BlockSource) -> Result<Result<(), NodeError>, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) => {
                 self.last_response = Instant::now();

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 /// Settings of the event follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct FollowerSettings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
     /// Maximum time without a message from the node. After this time, the client closes the connection. The
@@ -38,7 +38,7 @@ pub struct Settings {
     pub wait_max: Duration,
 }
 
-impl Default for Settings {
+impl Default for FollowerSettings {
     fn default() -> Self {
         Self {
             ping_interval: Duration::from_secs(2),
@@ -58,7 +58,7 @@ impl Default for Settings {
 
 /// Current source of blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Source {
+pub enum BlockSource {
     /// No source, because no connection is open.
     #[default]
     None,
@@ -76,7 +76,7 @@ pub struct FollowerStatus {
     /// Time of the newest block that was reported to the receiver.
     pub time: BlockTime,
     /// Current source of blocks.
-    pub source: Source,
+    pub source: BlockSource,
     /// Start of the current period without new blocks, or `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.

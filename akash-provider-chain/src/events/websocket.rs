@@ -4,12 +4,12 @@
 //! for a slow client. The follower then detects the missing heights and fetches the blocks.
 
 use super::block::Block;
-use super::status::Settings;
+use super::status::FollowerSettings;
 use crate::connection;
 use crate::convert::excerpt;
-use crate::endpoint::Endpoint;
+use crate::endpoint::NodeEndpoint;
 use crate::fault::{Fault, NodeError, causes};
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::rpc::types::{Envelope, FrameResult, NewBlock};
 use futures::{SinkExt, StreamExt};
 use std::sync::Arc;
@@ -27,22 +27,22 @@ const SUBSCRIBE: &str =
 const NEW_BLOCK: &str = "tendermint/event/NewBlock";
 
 /// Subscription to the blocks of one node. Dropping this value closes the connection.
-pub(super) struct Socket {
+pub(super) struct BlockSubscription {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<NodeEndpoint>,
     chain_id: String,
     ping: Interval,
-    settings: Settings,
+    settings: FollowerSettings,
     last_message: Instant,
 }
 
-impl Socket {
-    /// Connects and subscribes. If the node refuses the subscription, [`Socket::next`] returns the error.
+impl BlockSubscription {
+    /// Connects and subscribes. If the node refuses the subscription, [`BlockSubscription::next`] returns the error.
     pub(super) async fn open(
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<NodeEndpoint>,
         chain_id: &str,
-        limits: Limits,
-        settings: Settings,
+        limits: EndpointLimits,
+        settings: FollowerSettings,
     ) -> Result<Self, NodeError> {
         let error = |fault| endpoint.error(METHOD, fault);
         let mut request = request(&endpoint).map_err(error)?;
@@ -147,7 +147,9 @@ pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault
     Block::from_event(event, chain_id).map(Some)
 }
 
-fn request(endpoint: &Endpoint) -> Result<tokio_tungstenite::tungstenite::handshake::client::Request, Fault> {
+fn request(
+    endpoint: &NodeEndpoint,
+) -> Result<tokio_tungstenite::tungstenite::handshake::client::Request, Fault> {
     let mut url = endpoint.url.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     let path = format!("{}/websocket", url.path().trim_end_matches('/'));
@@ -160,7 +162,7 @@ fn request(endpoint: &Endpoint) -> Result<tokio_tungstenite::tungstenite::handsh
     request.map_err(|e| Fault::Unreachable(causes(&e)))
 }
 
-fn credentials(endpoint: &Endpoint) -> Option<HeaderValue> {
+fn credentials(endpoint: &NodeEndpoint) -> Option<HeaderValue> {
     let url = &endpoint.url;
     if url.username().is_empty() && url.password().is_none() {
         return None;

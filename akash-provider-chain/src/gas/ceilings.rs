@@ -10,7 +10,7 @@
 //! and for large offers and records. The fee ceiling of a message is the fee for 4 times this maximum, at the
 //! maximum gas price.
 
-use crate::signer::Price;
+use crate::signer::TxFee;
 use akash_provider_core::types::{Dec, Msg};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum CeilingScope {
     /// Message that creates a bid.
     Bid,
     /// Message that closes a bid or a lease.
@@ -53,7 +53,7 @@ pub enum Scope {
     Hour,
 }
 
-impl Scope {
+impl CeilingScope {
     /// All scopes, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Bid,
@@ -107,13 +107,13 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for CeilingScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Scope {
+impl FromStr for CeilingScope {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -137,7 +137,7 @@ pub struct Cost {
 /// Ceilings of all scopes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ceilings {
-    most: BTreeMap<Scope, Cost>,
+    most: BTreeMap<CeilingScope, Cost>,
 }
 
 /// The gas or the fee of a transaction exceeds a ceiling.
@@ -167,12 +167,12 @@ impl Ceilings {
     /// Returns the default ceilings for a maximum price of one unit of gas.
     #[must_use]
     pub fn for_price(price_max: Dec) -> Self {
-        let usual = |scope: Scope| match (scope.observed_gas(), scope) {
+        let usual = |scope: CeilingScope| match (scope.observed_gas(), scope) {
             (Some(observed_gas), _) => Cost {
                 gas: GAS_FACTOR * observed_gas,
                 fee: cost(FEE_FACTOR * observed_gas, price_max),
             },
-            (None, Scope::Hour) => Cost {
+            (None, CeilingScope::Hour) => Cost {
                 gas: HOUR_GAS,
                 fee: cost(HOUR_FEE_GAS, price_max),
             },
@@ -182,12 +182,12 @@ impl Ceilings {
             },
         };
         Self {
-            most: Scope::ALL.map(|scope| (scope, usual(scope))).into(),
+            most: CeilingScope::ALL.map(|scope| (scope, usual(scope))).into(),
         }
     }
 
     /// Changes the ceiling of one scope.
-    pub fn change(&mut self, scope: Scope, change: impl FnOnce(&mut Cost)) {
+    pub fn change(&mut self, scope: CeilingScope, change: impl FnOnce(&mut Cost)) {
         if let Some(most) = self.most.get_mut(&scope) {
             change(most);
         }
@@ -195,16 +195,16 @@ impl Ceilings {
 
     /// Returns the ceiling of one scope.
     #[must_use]
-    pub fn get(&self, scope: Scope) -> Cost {
+    pub fn get(&self, scope: CeilingScope) -> Cost {
         self.most.get(&scope).copied().unwrap_or(Cost { gas: 0, fee: 0 })
     }
 
     /// Returns the ceiling of a transaction with these messages.
     #[must_use]
     pub fn for_messages(&self, msgs: &[Msg]) -> Cost {
-        let whole = self.get(Scope::Transaction);
+        let whole = self.get(CeilingScope::Transaction);
         // The sum saturates, and is then limited to the ceiling of a transaction.
-        let each = || msgs.iter().map(|msg| self.get(Scope::for_message(msg)));
+        let each = || msgs.iter().map(|msg| self.get(CeilingScope::for_message(msg)));
         Cost {
             gas: whole.gas.min(each().fold(0, |sum, m| sum.saturating_add(m.gas))),
             fee: whole.fee.min(each().fold(0, |sum, m| sum.saturating_add(m.fee))),
@@ -250,13 +250,13 @@ impl Ceilings {
     ///
     /// # Errors
     /// Returns an error if the gas limit or the fee exceeds the ceiling.
-    pub fn check_price(&self, price: &Price) -> Result<(), CeilingError> {
-        let most = self.get(Scope::Transaction);
+    pub fn check_price(&self, price: &TxFee) -> Result<(), CeilingError> {
+        let most = self.get(CeilingScope::Transaction);
         let too_much = |what, asked, most| CeilingError {
             what,
             asked,
             most,
-            scope: Scope::Transaction.to_string(),
+            scope: CeilingScope::Transaction.to_string(),
         };
         if price.gas_limit > most.gas {
             return Err(too_much("gas", price.gas_limit.into(), most.gas.into()));
@@ -270,8 +270,8 @@ impl Ceilings {
 
 pub(super) fn scope_name(msgs: &[Msg]) -> String {
     match msgs {
-        [one] => Scope::for_message(one).to_string(),
-        _ => Scope::Transaction.to_string(),
+        [one] => CeilingScope::for_message(one).to_string(),
+        _ => CeilingScope::Transaction.to_string(),
     }
 }
 
@@ -315,10 +315,10 @@ mod tests {
 
     #[test]
     fn scope_names_parse() {
-        for scope in Scope::ALL {
+        for scope in CeilingScope::ALL {
             assert_eq!(scope.name().parse(), Ok(scope));
         }
-        let unknown = "bids".parse::<Scope>().unwrap_err();
+        let unknown = "bids".parse::<CeilingScope>().unwrap_err();
         assert!(
             unknown.contains("bid, close") && unknown.contains("hour"),
             "{unknown}"

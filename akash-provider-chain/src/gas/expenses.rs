@@ -5,9 +5,9 @@
 //! process, the monotonic clock is used, because the wall clock may be adjusted.
 
 use super::ceilings::scope_name;
-use super::{CeilingError, Ceilings, Cost, Scope};
+use super::{CeilingError, CeilingScope, Ceilings, Cost};
 use crate::lock::lock;
-use crate::signer::Price;
+use crate::signer::TxFee;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Mono, Msg};
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ impl Expenses {
         MINUTES + now.0 / 60_000
     }
 
-    pub(crate) fn add(&mut self, now: Mono, price: &Price) {
+    pub(crate) fn add(&mut self, now: Mono, price: &TxFee) {
         let paid = Cost {
             gas: price.gas_limit,
             fee: price.fee.amount,
@@ -141,10 +141,13 @@ impl Expenses {
         now: Mono,
         ceilings: &Ceilings,
         msgs: &[Msg],
-        price: &Price,
+        price: &TxFee,
     ) -> Result<(), CeilingError> {
-        let Cost { mut gas, mut fee } = ceilings.get(Scope::Hour);
-        if msgs.iter().any(|msg| Scope::for_message(msg) == Scope::Bid) {
+        let Cost { mut gas, mut fee } = ceilings.get(CeilingScope::Hour);
+        if msgs
+            .iter()
+            .any(|msg| CeilingScope::for_message(msg) == CeilingScope::Bid)
+        {
             (gas, fee) = (gas - gas / 4, fee - fee / 4);
         }
         let minute = Self::minute(now);
@@ -183,8 +186,8 @@ mod tests {
         }]
     }
 
-    fn price(amount: u128) -> Price {
-        Price {
+    fn price(amount: u128) -> TxFee {
+        TxFee {
             fee: akash_provider_core::types::Coin {
                 denom: "uakt".into(),
                 amount,
@@ -200,7 +203,7 @@ mod tests {
 
     fn ceilings() -> Ceilings {
         let mut ceilings = GasConfig::default().ceilings;
-        ceilings.change(Scope::Hour, |most| most.fee = 1000);
+        ceilings.change(CeilingScope::Hour, |most| most.fee = 1000);
         ceilings
     }
 

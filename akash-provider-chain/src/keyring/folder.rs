@@ -33,7 +33,7 @@ pub(super) struct Folder {
 
 /// Content of a file before encryption. The fields have the same names as in the Go library.
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
-struct Item {
+struct KeyringItem {
     #[serde(rename = "Key")]
     key: String,
     #[serde(rename = "Data")]
@@ -213,7 +213,7 @@ impl Folder {
                 what: path.display().to_string(),
             },
         })?;
-        let item: Item =
+        let item: KeyringItem =
             serde_json::from_slice(&plain).map_err(|e| damaged(format!("invalid content ({e})")))?;
         // The encrypted content includes the file name, so files cannot be exchanged without the passphrase.
         if Some(item.key.as_str()) != path.file_name().and_then(|f| f.to_str()) {
@@ -233,7 +233,7 @@ impl Folder {
             .and_then(|f| f.to_str())
             .unwrap_or_default()
             .to_owned();
-        let item = Item {
+        let item = KeyringItem {
             key,
             data: BASE64.encode(data),
             label: String::new(),

@@ -9,7 +9,7 @@ fn key(byte: u8) -> PrivateKey {
 }
 
 fn test_keyring(home: &Path) -> Keyring {
-    Keyring::open(Backend::Test, home, None).unwrap()
+    Keyring::open(KeyringBackend::Test, home, None).unwrap()
 }
 
 fn recorded() -> tempfile::TempDir {
@@ -44,14 +44,14 @@ fn reads_recorded_keyrings() {
         assert_eq!(keyring.private_key(address).unwrap().address().as_str(), address);
     }
 
-    let wrong = Keyring::open(Backend::File, home.path(), Some(&"hunter2".into())).unwrap_err();
+    let wrong = Keyring::open(KeyringBackend::File, home.path(), Some(&"hunter2".into())).unwrap_err();
     assert!(matches!(wrong, KeyringError::WrongPassphrase { .. }), "{wrong}");
-    let missing = Keyring::open(Backend::File, home.path(), None).unwrap_err();
+    let missing = Keyring::open(KeyringBackend::File, home.path(), None).unwrap_err();
     assert!(
         matches!(missing, KeyringError::PassphraseMissing { .. }),
         "{missing}"
     );
-    let file = Keyring::open(Backend::File, home.path(), Some(&"hunter2-pass".into())).unwrap();
+    let file = Keyring::open(KeyringBackend::File, home.path(), Some(&"hunter2-pass".into())).unwrap();
     assert_eq!(file.private_key("provider").unwrap().address().as_str(), provider);
     assert!(file.add("two", &keyring.private_key("tenant").unwrap()).is_ok());
     assert_eq!(file.list().unwrap().keys.len(), 2);
@@ -60,8 +60,8 @@ fn reads_recorded_keyrings() {
 #[test]
 fn adds_shows_and_deletes_keys() {
     for (backend, passphrase) in [
-        (Backend::Test, None),
-        (Backend::File, Some(SecretString::from("long enough"))),
+        (KeyringBackend::Test, None),
+        (KeyringBackend::File, Some(SecretString::from("long enough"))),
     ] {
         let home = tempfile::tempdir().unwrap();
         let open = || Keyring::open(backend, home.path(), passphrase.as_ref()).unwrap();
@@ -259,7 +259,7 @@ fn invalid_files_are_reported_and_other_keys_stay_usable() {
 #[test]
 fn file_keyring_without_a_hash_requires_the_right_passphrase() {
     let home = tempfile::tempdir().unwrap();
-    let open = |passphrase: &str| Keyring::open(Backend::File, home.path(), Some(&passphrase.into()));
+    let open = |passphrase: &str| Keyring::open(KeyringBackend::File, home.path(), Some(&passphrase.into()));
     for bad in ["short", &"x".repeat(PASSPHRASE_BYTES_MAX + 1)] {
         assert!(matches!(open(bad), Err(KeyringError::PassphraseLength { .. })));
     }
@@ -293,14 +293,14 @@ fn files_are_readable_by_the_owner_only() {
 #[test]
 fn error_for_desktop_backends_names_the_export_command() {
     for backend in ["os", "pass", "kwallet"] {
-        let error = backend.parse::<Backend>().unwrap_err().to_string();
+        let error = backend.parse::<KeyringBackend>().unwrap_err().to_string();
         assert!(
             error.contains("keys export") && error.contains(backend),
             "{error}"
         );
     }
     assert!(matches!(
-        "vault".parse::<Backend>(),
+        "vault".parse::<KeyringBackend>(),
         Err(KeyringError::UnknownBackend(_))
     ));
 }
@@ -308,7 +308,7 @@ fn error_for_desktop_backends_names_the_export_command() {
 #[test]
 fn debug_output_contains_no_secret() {
     let home = tempfile::tempdir().unwrap();
-    let keyring = Keyring::open(Backend::File, home.path(), Some(&"long enough".into())).unwrap();
+    let keyring = Keyring::open(KeyringBackend::File, home.path(), Some(&"long enough".into())).unwrap();
     keyring.add("key", &key(0x41)).unwrap();
     let output = format!(
         "{keyring:?} {:?} {:?}",

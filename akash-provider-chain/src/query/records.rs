@@ -24,7 +24,7 @@ const DESCRIBED_BYTES: usize = 16;
 
 /// Page of undecoded records.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Records {
+pub(super) struct RecordPage {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub(super) records: Vec<Bytes>,
     #[prost(message, optional, tag = "2")]
@@ -64,7 +64,7 @@ struct BidHead {
 
 /// Type of a chain record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     Order,
     Bid,
     Lease,
@@ -74,7 +74,7 @@ pub(super) enum Kind {
     Audit,
 }
 
-impl Kind {
+impl RecordKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Order => "order",
@@ -154,7 +154,7 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
+pub(super) fn own_record_error(kind: RecordKind, record: &[u8], error: &Malformed) -> Malformed {
     let part = format!("{} {} of this provider", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))
 }
@@ -170,7 +170,7 @@ impl DeploymentParts {
         let group = |g: dep::v1beta4::Group| convert::group(g.clone()).map(|_| g);
         Ok(dep::v1beta4::QueryDeploymentResponse {
             deployment: Some(Message::decode(self.deployment).map_err(|e| part("deployment", e))?),
-            groups: reported.decode_lenient(Kind::Group, self.groups, |record| read(record, group)),
+            groups: reported.decode_lenient(RecordKind::Group, self.groups, |record| read(record, group)),
             escrow_account: Some(
                 Message::decode(self.escrow_account).map_err(|e| part("escrow_account", e))?,
             ),
@@ -187,7 +187,7 @@ pub(crate) struct ReportedRecords {
 
 impl ReportedRecords {
     /// Returns true if the record was not logged before, and fewer than [`REPORTED_MAX`] records were logged.
-    fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
+    fn is_new(&self, kind: RecordKind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {
             Some(id) => self.hasher.hash_one((kind, id.encode_to_vec())),
@@ -208,7 +208,7 @@ impl ReportedRecords {
     }
 
     /// Logs a malformed record, unless this record was already logged.
-    pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
+    pub(super) fn report(&self, kind: RecordKind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.describe(record));
             tracing::warn!(what, %id, %error, "cannot decode a chain record of another account, ignoring the record");
@@ -220,7 +220,7 @@ impl ReportedRecords {
     /// Decodes records. Malformed records are omitted, and each is logged once.
     pub(super) fn decode_lenient<T>(
         &self,
-        kind: Kind,
+        kind: RecordKind,
         records: Vec<Bytes>,
         read: impl Fn(&Bytes) -> Result<T, Malformed>,
     ) -> Vec<T> {
@@ -244,7 +244,7 @@ impl ReportedRecords {
             id: Some(id),
             ..dep::v1::Deployment::default()
         };
-        self.report(Kind::Deployment, &record.encode_to_vec(), error);
+        self.report(RecordKind::Deployment, &record.encode_to_vec(), error);
     }
 }
 
@@ -255,14 +255,14 @@ mod tests {
     #[test]
     fn logs_each_record_once_up_to_a_maximum() {
         let reported = ReportedRecords::default();
-        assert!(reported.is_new(Kind::Order, b"a"));
-        assert!(!reported.is_new(Kind::Order, b"a"));
-        assert!(reported.is_new(Kind::Bid, b"a"), "another type");
+        assert!(reported.is_new(RecordKind::Order, b"a"));
+        assert!(!reported.is_new(RecordKind::Order, b"a"));
+        assert!(reported.is_new(RecordKind::Bid, b"a"), "another type");
         for number in 0..2 * REPORTED_MAX {
-            reported.is_new(Kind::Lease, &number.to_be_bytes());
+            reported.is_new(RecordKind::Lease, &number.to_be_bytes());
         }
         assert_eq!(lock(&reported.records).len(), REPORTED_MAX);
-        assert!(!reported.is_new(Kind::Order, b"b"));
+        assert!(!reported.is_new(RecordKind::Order, b"b"));
     }
 
     #[test]
@@ -279,12 +279,12 @@ mod tests {
         }
         .encode_to_vec();
         order.extend([0xff; 9]);
-        assert_eq!(Kind::Order.describe(&order), "akash1\\n/7/1/2");
+        assert_eq!(RecordKind::Order.describe(&order), "akash1\\n/7/1/2");
         let reported = ReportedRecords::default();
-        assert!(reported.is_new(Kind::Order, &order));
+        assert!(reported.is_new(RecordKind::Order, &order));
         order.pop();
-        assert!(!reported.is_new(Kind::Order, &order), "the same order");
-        let nameless = Kind::Order.describe(&[0xff; 40]);
+        assert!(!reported.is_new(RecordKind::Order, &order), "the same order");
+        let nameless = RecordKind::Order.describe(&[0xff; 40]);
         assert!(nameless.contains("40 bytes starting with ffff"), "{nameless}");
     }
 }

@@ -23,7 +23,7 @@ const PARALLEL: usize = 16;
 
 /// Snapshot of the chain records of a provider, and whether all records are from one height.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct ChainListing {
     /// Records of the provider, with all changes up to the height of the snapshot.
     pub snapshot: Snapshot,
     /// True if all records are from the height of the snapshot. The market parameters may be newer.
@@ -38,20 +38,20 @@ impl Reader {
     ///
     /// # Errors
     /// Returns an error if a query fails.
-    pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
+    pub async fn take_snapshot(&self, provider: &Address) -> Result<ChainListing, NodeError> {
         let (now, block) = self.endpoints.tip(true).await?;
         self.cache_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
                 tracing::info!(height = now.height, %why, "chain nodes cannot return the state at the requested block height, reading the newest state instead");
                 let snapshot = self.list(provider, &now, None).await?;
-                Ok(Listing {
+                Ok(ChainListing {
                     snapshot,
                     is_pinned: false,
                     block,
                 })
             }
-            pinned => Ok(Listing {
+            pinned => Ok(ChainListing {
                 snapshot: pinned?,
                 is_pinned: true,
                 block,

@@ -4,7 +4,7 @@ mod hostile;
 
 use crate::endpoints::Endpoints;
 use crate::fault::Fault;
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::proto::akash::market::v1beta5 as mkt;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, account};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use testbed::recordings::{self, files, json};
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> EndpointLimits {
+    EndpointLimits {
         response_time: Duration::from_secs(5),
         attempts: 2,
-        ..Limits::default()
+        ..EndpointLimits::default()
     }
 }
 
@@ -155,14 +155,14 @@ type IsRight = fn(&Fault) -> bool;
 
 #[tokio::test]
 async fn invalid_grpc_response_is_reported() {
-    let limits = Limits {
+    let limits = EndpointLimits {
         response_bytes: 1 << 16,
         response_time: Duration::from_secs(1),
         attempts: 1,
-        ..Limits::default()
+        ..EndpointLimits::default()
     };
     let ask = |url: String| async move {
-        let endpoint = crate::endpoint::Endpoint::new(&url, limits, &crate::Roots::System).unwrap();
+        let endpoint = crate::endpoint::NodeEndpoint::new(&url, limits, &crate::Roots::System).unwrap();
         let path = <mkt::QueryParamsRequest as crate::method::Method>::PATH;
         let answer = endpoint.query(path, bytes::Bytes::new(), None).await;
         answer.map(|a| a.bytes.len()).map_err(|e| e.fault)

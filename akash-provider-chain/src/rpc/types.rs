@@ -135,7 +135,7 @@ pub(crate) struct BlockId {
 
 /// Response of `status`: chain id and height of the node.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct RpcStatus {
     pub(crate) node_info: NodeInfo,
     pub(crate) sync_info: SyncInfo,
 }
@@ -195,11 +195,11 @@ pub(crate) struct Header {
 pub(crate) struct BlockResponse {
     #[serde(default)]
     pub(crate) block_id: BlockId,
-    pub(crate) block: Option<Block>,
+    pub(crate) block: Option<RpcBlock>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Block {
+pub(crate) struct RpcBlock {
     pub(crate) header: Header,
     #[serde(default)]
     pub(crate) data: BlockData,
@@ -303,7 +303,7 @@ pub(crate) struct FrameData<'a> {
 pub(crate) struct NewBlock {
     #[serde(default)]
     pub(crate) block_id: BlockId,
-    pub(crate) block: Option<Block>,
+    pub(crate) block: Option<RpcBlock>,
     pub(crate) result_finalize_block: Option<FinalizeBlock>,
 }
 

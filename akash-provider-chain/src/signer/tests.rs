@@ -31,7 +31,7 @@ fn key(hex: &str) -> PrivateKey {
 }
 
 /// Extracts the input of `sign` from a transaction. Returns `None` for other types of transactions.
-fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
+fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, TxFee)> {
     let body = TxBody::decode(&raw.body_bytes[..]).unwrap();
     let auth = AuthInfo::decode(&raw.auth_info_bytes[..]).unwrap();
     let fee = auth.fee?;
@@ -59,7 +59,7 @@ fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
         },
         _ => return None,
     };
-    let price = Price {
+    let price = TxFee {
         fee: fee_coin,
         gas_limit: fee.gas_limit,
         granter: None,
@@ -87,7 +87,7 @@ fn signs_the_golden_vectors_byte_for_byte() {
         );
         let key = key(&vector.private_key_hex);
         assert_eq!(key.address().as_str(), vector.address);
-        let account = Account {
+        let account = SigningAccount {
             key: &key,
             number: vector.account_number,
             chain_id: &vector.chain_id,
@@ -114,7 +114,7 @@ fn signs_the_golden_vectors_byte_for_byte() {
 fn signs_recorded_transactions_of_the_provider() {
     let folder = recordings::folder("chain/tx");
     let key = key("476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c");
-    let account = Account {
+    let account = SigningAccount {
         key: &key,
         number: 2,
         chain_id: "local",
@@ -165,7 +165,7 @@ fn signs_recorded_transactions_of_the_provider() {
 fn encodes_a_granter_and_a_zero_fee() {
     let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
     let granter = PrivateKey::from_bytes(&[8; 32]).unwrap().address().clone();
-    let account = Account {
+    let account = SigningAccount {
         key: &key,
         number: 1,
         chain_id: "local",
@@ -174,7 +174,7 @@ fn encodes_a_granter_and_a_zero_fee() {
         denom: "uakt".into(),
         amount: 0,
     };
-    let price = Price {
+    let price = TxFee {
         fee,
         gas_limit: 5,
         granter: Some(granter.clone()),

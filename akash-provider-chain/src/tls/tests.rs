@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::endpoints::Endpoints;
-use crate::events::{Settings, Source};
-use crate::limits::Limits;
+use crate::events::{BlockSource, FollowerSettings};
+use crate::limits::EndpointLimits;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, account};
 use crate::testing::grpc::GrpcNode;
@@ -75,14 +75,14 @@ impl Authority {
 }
 
 fn reader(url: &str, roots: &Roots) -> Reader {
-    let limits = Limits {
+    let limits = EndpointLimits {
         attempts: 2,
-        ..Limits::default()
+        ..EndpointLimits::default()
     };
     let endpoints = Endpoints::with_roots(&[url], "local", limits, roots).unwrap();
-    let settings = Settings {
+    let settings = FollowerSettings {
         wait_min: Duration::from_millis(10),
-        ..Settings::default()
+        ..FollowerSettings::default()
     };
     Reader::new(endpoints).with_settings(settings)
 }
@@ -109,7 +109,10 @@ async fn queries_and_pushed_blocks_work_over_tls() {
         matches!(event, ChainEvent::Block { height: h, .. } if h == height),
         "{event:?}"
     );
-    assert!(matches!(reader.status().follower.source, Source::Websocket(_)));
+    assert!(matches!(
+        reader.status().follower.source,
+        BlockSource::Websocket(_)
+    ));
 }
 
 #[tokio::test]
@@ -165,9 +168,10 @@ fn error_names_unreadable_root_certificates() {
     std::fs::write(&garbage, "nothing of use").unwrap();
     for path in [absent, garbage] {
         let roots = Roots::File(path.clone());
-        let error = Endpoints::with_roots(&["https://x"], "local", Limits::default(), &roots).unwrap_err();
+        let error =
+            Endpoints::with_roots(&["https://x"], "local", EndpointLimits::default(), &roots).unwrap_err();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         // Without TLS, the root certificates are not read.
-        Endpoints::with_roots(&["http://x"], "local", Limits::default(), &roots).unwrap();
+        Endpoints::with_roots(&["http://x"], "local", EndpointLimits::default(), &roots).unwrap();
     }
 }

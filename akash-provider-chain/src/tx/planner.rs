@@ -31,7 +31,7 @@ use super::api::{IncludedTx, Simulation, Submission};
 use super::object_state::ObjectState;
 use crate::gas::{Estimates, Expenses, GasConfig};
 use crate::sequence::{Expiry, Sequencer};
-use crate::signer::{Ordering, Price};
+use crate::signer::{Ordering, TxFee};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{DecCoin, Denom, DeploymentId, Mono, Msg, TxOutcome};
@@ -117,7 +117,7 @@ pub(super) struct Draft {
     /// Point at which the transaction can no longer be included in a block.
     pub expiry: Expiry,
     /// Fee and gas limit.
-    pub price: Price,
+    pub price: TxFee,
     /// Account number of the signing account.
     pub account_number: u64,
 }
@@ -141,7 +141,7 @@ impl Draft {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum PlannerInput {
     /// Request to send these messages as one transaction.
     Submit {
         /// Id of the call.
@@ -186,7 +186,7 @@ pub(super) enum Input {
 
 /// Output of the planner. Every action except `Reply` leads to exactly one later input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum PlannerAction {
     /// Query the newest block.
     FetchBlock,
     /// Query the signing account.
@@ -207,7 +207,7 @@ pub(super) enum Action {
 
 /// Queued call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Request {
+struct QueuedMsgs {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
@@ -226,7 +226,7 @@ pub(super) struct Planner {
     config: Arc<PlannerConfig>,
     now: Mono,
     stopped: bool,
-    queue: BTreeMap<(u8, Ticket), Request>,
+    queue: BTreeMap<(u8, Ticket), QueuedMsgs>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
     /// Withdrawals that a block may still include: the expiry of the transaction, and the deployment.
@@ -275,29 +275,29 @@ impl Planner {
         &self.expenses
     }
 
-    pub(super) fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
+    pub(super) fn step(&mut self, now: Mono, input: PlannerInput) -> Vec<PlannerAction> {
         // The time never decreases, even if the clock of the caller does.
         self.now = self.now.max(now);
         let mut out = Vec::new();
         match input {
-            Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
-            Input::Cancel { ticket } => {
+            PlannerInput::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
+            PlannerInput::Cancel { ticket } => {
                 self.withdraw(ticket);
             }
-            Input::Block(response) => self.chain.block(self.now, &self.config, response),
-            Input::ObservedBlock {
+            PlannerInput::Block(response) => self.chain.block(self.now, &self.config, response),
+            PlannerInput::ObservedBlock {
                 block,
                 is_newest,
                 is_complete,
             } => self.block_observed(block, is_newest, is_complete),
-            Input::Account(response) => self.account(response),
-            Input::Prices(response) => self.chain.set_prices(self.now, response),
-            Input::Simulated(id, response) => self.simulated(id, response, &mut out),
-            Input::Sent(id, response) => self.sent(id, response, &mut out),
-            Input::Found(id, response) => self.found(id, response, &mut out),
-            Input::Object(id, response) => self.object_fetched(id, response, &mut out),
-            Input::Tick => {}
-            Input::Stop => self.stop(&mut out),
+            PlannerInput::Account(response) => self.account(response),
+            PlannerInput::Prices(response) => self.chain.set_prices(self.now, response),
+            PlannerInput::Simulated(id, response) => self.simulated(id, response, &mut out),
+            PlannerInput::Sent(id, response) => self.sent(id, response, &mut out),
+            PlannerInput::Found(id, response) => self.found(id, response, &mut out),
+            PlannerInput::Object(id, response) => self.object_fetched(id, response, &mut out),
+            PlannerInput::Tick => {}
+            PlannerInput::Stop => self.stop(&mut out),
         }
         self.pump(&mut out);
         out
@@ -319,7 +319,7 @@ impl Planner {
         self.flights.contains_key(&id)
     }
 
-    fn submit(&mut self, ticket: Ticket, msgs: Vec<Msg>, out: &mut Vec<Action>) {
+    fn submit(&mut self, ticket: Ticket, msgs: Vec<Msg>, out: &mut Vec<PlannerAction>) {
         let refused = if self.stopped {
             Some((
                 ErrorKind::Stopped,
@@ -342,14 +342,14 @@ impl Planner {
             None
         };
         if let Some((kind, message)) = refused {
-            out.push(Action::Reply(ticket, Err(failure(kind, message))));
+            out.push(PlannerAction::Reply(ticket, Err(failure(kind, message))));
             return;
         }
         if self.is_idle() {
             // An idle planner does not query blocks. An old block time would result in an early timeout.
             self.chain.clear_old_tip(self.now, self.config.tip_max);
         }
-        let request = Request {
+        let request = QueuedMsgs {
             ticket,
             msgs: msgs.into(),
             since: self.now,
@@ -358,7 +358,7 @@ impl Planner {
         self.enqueue(request);
     }
 
-    fn enqueue(&mut self, request: Request) {
+    fn enqueue(&mut self, request: QueuedMsgs) {
         // The most urgent message determines the priority.
         let priority = request.msgs.iter().map(Msg::priority).min().unwrap_or(u8::MAX);
         self.queue.insert((priority, request.ticket), request);
@@ -382,7 +382,7 @@ impl Planner {
 
     /// Stops the planner and replies to all calls. The reply is an unknown outcome if the transaction may
     /// have been sent, and an error otherwise.
-    fn stop(&mut self, out: &mut Vec<Action>) {
+    fn stop(&mut self, out: &mut Vec<PlannerAction>) {
         self.stopped = true;
         let stopped = || {
             failure(
@@ -391,14 +391,14 @@ impl Planner {
             )
         };
         for request in std::mem::take(&mut self.queue).into_values() {
-            out.push(Action::Reply(request.ticket, Err(stopped())));
+            out.push(PlannerAction::Reply(request.ticket, Err(stopped())));
         }
         for flight in std::mem::take(&mut self.flights).into_values() {
             let outcome = flight.unknown().ok_or_else(stopped);
             let replies = flight
                 .members
                 .iter()
-                .map(|m| Action::Reply(m.ticket, outcome.clone()));
+                .map(|m| PlannerAction::Reply(m.ticket, outcome.clone()));
             out.extend(replies);
         }
     }

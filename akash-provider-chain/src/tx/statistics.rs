@@ -2,7 +2,7 @@
 
 use super::api::{Code, IncludedTx, Submission};
 use crate::lock::lock;
-use crate::signer::Price;
+use crate::signer::TxFee;
 use akash_provider_core::error::Failure;
 use akash_provider_core::statistics::{CounterMap, DurationCounts, DurationHistogram};
 use akash_provider_core::types::{Denom, TxOutcome};
@@ -156,7 +156,7 @@ impl TxCounters {
         }
     }
 
-    pub(super) fn count_included(&self, included: &IncludedTx, price: &Price) {
+    pub(super) fn count_included(&self, included: &IncludedTx, price: &TxFee) {
         self.included.fetch_add(1, Ordering::Relaxed);
         self.gas_used.fetch_add(included.gas_used, Ordering::Relaxed);
         let mut fees = lock(&self.fees);

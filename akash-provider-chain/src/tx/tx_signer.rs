@@ -3,7 +3,7 @@
 use super::planner::Draft;
 use crate::convert::to_any;
 use crate::private_key::PrivateKey;
-use crate::signer::{Account, SignedTx, TxHash, sign};
+use crate::signer::{SignedTx, SigningAccount, TxHash, sign};
 use akash_provider_core::election::{LeadershipGate, WritePermit};
 use akash_provider_core::types::Address;
 
@@ -52,7 +52,7 @@ impl TxSigner {
     }
 
     fn signed(&self, draft: &Draft, chain_id: &str) -> SignedTx {
-        let account = Account {
+        let account = SigningAccount {
             key: &self.key,
             number: draft.account_number,
             chain_id,

@@ -1,7 +1,7 @@
 //! Task that executes the actions of the planner: it signs, calls nodes and replies to callers.
 
 use super::api::{IncludedTx, Simulation, TxApi};
-use super::planner::{Action, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
+use super::planner::{FlightId, Planner, PlannerAction, PlannerConfig, PlannerInput, Ticket, WriterStatus};
 use super::sent::SentReceipts;
 use super::statistics::{MessageOutcome, TxCounters, TxStatistics};
 use super::tx_signer::TxSigner;
@@ -32,10 +32,10 @@ const HASHES_MIN: usize = 256;
 type CallResult = Result<TxOutcome, Failure>;
 
 /// Channel for the result of a call.
-type Reply = oneshot::Sender<CallResult>;
+type ResultSender = oneshot::Sender<CallResult>;
 
 enum Command {
-    Submit(Ticket, Vec<Msg>, Reply),
+    Submit(Ticket, Vec<Msg>, ResultSender),
     Cancel(Ticket),
     Block(ObservedBlock),
 }
@@ -208,10 +208,10 @@ struct Task {
     /// True if the last attempt to store the gas and fees failed. The failure was already logged.
     has_store_failed: bool,
     began: Instant,
-    replies: BTreeMap<Ticket, Reply>,
+    replies: BTreeMap<Ticket, ResultSender>,
     /// Hashes of sent transactions that a block can still include.
     hashes: HashMap<TxHash, FlightId>,
-    calls: FuturesUnordered<BoxFuture<'static, Input>>,
+    calls: FuturesUnordered<BoxFuture<'static, PlannerInput>>,
 }
 
 impl Task {
@@ -252,7 +252,7 @@ impl Task {
 
     async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
         while self.turn(&mut commands, &stop).await {}
-        self.step(Input::Stop);
+        self.step(PlannerInput::Stop);
     }
 
     /// Waits for an event and handles it. Returns false when the task must end.
@@ -267,7 +267,7 @@ impl Task {
                 None => return false,
             },
             Some(input) = self.calls.next() => vec![input],
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => vec![Input::Tick],
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => vec![PlannerInput::Tick],
         };
         for input in inputs {
             self.step(input);
@@ -275,7 +275,7 @@ impl Task {
         true
     }
 
-    fn read(&mut self, command: Command) -> Vec<Input> {
+    fn read(&mut self, command: Command) -> Vec<PlannerInput> {
         match command {
             Command::Submit(_, _, reply) if self.signer.permit().is_none() => {
                 // The receiver may have been dropped.
@@ -284,22 +284,22 @@ impl Task {
             }
             Command::Submit(ticket, msgs, reply) => {
                 self.replies.insert(ticket, reply);
-                vec![Input::Submit { ticket, msgs }]
+                vec![PlannerInput::Submit { ticket, msgs }]
             }
             Command::Cancel(ticket) => {
                 self.replies.remove(&ticket);
-                vec![Input::Cancel { ticket }]
+                vec![PlannerInput::Cancel { ticket }]
             }
             Command::Block(seen) => {
                 let is_complete = seen.included.is_some();
                 let included = seen.included.into_iter().flatten();
                 let found = included.filter_map(|(hash, included)| {
                     let flight = self.hashes.get(&hash)?;
-                    Some(Input::Found(*flight, Ok(Some(included))))
+                    Some(PlannerInput::Found(*flight, Ok(Some(included))))
                 });
-                let mut inputs: Vec<Input> = found.collect();
+                let mut inputs: Vec<PlannerInput> = found.collect();
                 // After the transactions in the block: this input states that the block contains no others.
-                inputs.push(Input::ObservedBlock {
+                inputs.push(PlannerInput::ObservedBlock {
                     block: seen.block,
                     is_newest: seen.is_newest,
                     is_complete,
@@ -325,13 +325,16 @@ impl Task {
         }
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: PlannerInput) {
         self.withdraw();
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.count(&input);
         let actions = self.planner.step(Mono(now), input);
         // Stored before sending: after a crash, uncounted fees could be paid again.
-        if actions.iter().any(|action| matches!(action, Action::Send(..))) {
+        if actions
+            .iter()
+            .any(|action| matches!(action, PlannerAction::Send(..)))
+        {
             self.store_expenses(Mono(now));
         }
         for action in actions {
@@ -345,10 +348,10 @@ impl Task {
         *lock(&self.status) = self.planner.status();
     }
 
-    fn count(&self, input: &Input) {
+    fn count(&self, input: &PlannerInput) {
         match input {
-            Input::Sent(_, response) => self.counters.count_response(response),
-            Input::Found(id, Ok(Some(included))) => {
+            PlannerInput::Sent(_, response) => self.counters.count_response(response),
+            PlannerInput::Found(id, Ok(Some(included))) => {
                 if let Some(price) = self.planner.price_of(*id, included) {
                     self.counters.count_included(included, price);
                 }
@@ -371,27 +374,31 @@ impl Task {
         self.has_store_failed = stored.is_err();
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: PlannerAction) {
         let api = Arc::clone(&self.api);
         let address = self.signer.address().clone();
-        let call: BoxFuture<'static, Input> = match action {
-            Action::Reply(ticket, outcome) => {
+        let call: BoxFuture<'static, PlannerInput> = match action {
+            PlannerAction::Reply(ticket, outcome) => {
                 if let Some(reply) = self.replies.remove(&ticket) {
                     // The caller may have been dropped. This does not affect the transaction.
                     drop(reply.send(outcome));
                 }
                 return;
             }
-            Action::FetchBlock => Box::pin(async move { Input::Block(within(api.sync_info()).await) }),
-            Action::FetchAccount => {
-                Box::pin(async move { Input::Account(within(api.account(&address)).await) })
+            PlannerAction::FetchBlock => {
+                Box::pin(async move { PlannerInput::Block(within(api.sync_info()).await) })
             }
-            Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
-            Action::Simulate(id, draft) => {
+            PlannerAction::FetchAccount => {
+                Box::pin(async move { PlannerInput::Account(within(api.account(&address)).await) })
+            }
+            PlannerAction::FetchPrices => {
+                Box::pin(async move { PlannerInput::Prices(within(api.min_gas_prices()).await) })
+            }
+            PlannerAction::Simulate(id, draft) => {
                 let Some(permit) = self.signer.permit() else {
-                    self.calls.push(Box::pin(
-                        async move { Input::Simulated(id, Err(not_permitted())) },
-                    ));
+                    self.calls.push(Box::pin(async move {
+                        PlannerInput::Simulated(id, Err(not_permitted()))
+                    }));
                     return;
                 };
                 let tx = self.signer.sign(&draft, &self.chain_id, &permit);
@@ -400,17 +407,18 @@ impl Task {
                 let (costs, fee) = (draft.costs(), draft.price.fee.clone());
                 Box::pin(async move {
                     let simulated = within(api.simulate_below(tx.bytes, most)).await;
-                    Input::Simulated(
+                    PlannerInput::Simulated(
                         id,
                         explain_refusal(&*api, &address, (&costs, &fee), simulated).await,
                     )
                 })
             }
-            Action::Send(id, draft) => {
+            PlannerAction::Send(id, draft) => {
                 let Some(permit) = self.signer.permit() else {
                     // Not refused: an earlier attempt may have sent the transaction, so the planner searches for it.
-                    self.calls
-                        .push(Box::pin(async move { Input::Sent(id, Err(not_permitted())) }));
+                    self.calls.push(Box::pin(
+                        async move { PlannerInput::Sent(id, Err(not_permitted())) },
+                    ));
                     return;
                 };
                 let tx = self.signer.sign(&draft, &self.chain_id, &permit);
@@ -419,14 +427,14 @@ impl Task {
                 lock(&self.sent).insert(&draft.msgs, tx.hash, &draft.price.fee);
                 self.counters.count_submission();
                 tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "sending transaction");
-                Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })
+                Box::pin(async move { PlannerInput::Sent(id, within(api.broadcast(tx.bytes)).await) })
             }
-            Action::Find(id, draft) => {
+            PlannerAction::Find(id, draft) => {
                 let hash = self.signer.hash(&draft, &self.chain_id);
-                Box::pin(async move { Input::Found(id, within(api.find(&hash)).await) })
+                Box::pin(async move { PlannerInput::Found(id, within(api.find(&hash)).await) })
             }
-            Action::FetchObject(id, msg) => {
-                Box::pin(async move { Input::Object(id, within(api.object_state(&msg)).await) })
+            PlannerAction::FetchObject(id, msg) => {
+                Box::pin(async move { PlannerInput::Object(id, within(api.object_state(&msg)).await) })
             }
         };
         self.calls.push(call);

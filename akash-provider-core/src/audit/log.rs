@@ -47,11 +47,11 @@ pub struct AuditedAct {
     log: Arc<dyn AuditLog>,
     number: u64,
     act: Arc<Act>,
-    progress: Mutex<Progress>,
+    progress: Mutex<ActProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct ActProgress {
     is_started: bool,
     /// Last recorded outcome.
     outcome: Option<ActOutcome>,
@@ -70,7 +70,7 @@ impl AuditedAct {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, ActProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Result of the evaluation of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct OrderVerdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
     /// Reasons why the order fits or does not fit on each node. Complete even if the order is declined.
@@ -71,13 +71,13 @@ pub async fn screen(
     facts: &OrderContext<'_>,
     capacity: &mut Capacity,
     pricing: &dyn crate::pricing::PricingStrategy,
-) -> Verdict {
+) -> OrderVerdict {
     let explanation = capacity.explain(&order.spec);
     let bid = match evaluate(order, facts, capacity) {
         Ok(request) => Offer::request(&request, pricing, capacity.config().pricing_timeout).await,
         Err(decline) => Err(decline),
     };
-    Verdict { bid, explanation }
+    OrderVerdict { bid, explanation }
 }
 
 #[cfg(feature = "runtime")]

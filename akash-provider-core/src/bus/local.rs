@@ -15,12 +15,12 @@ pub const QUEUE_LIMIT: usize = 1024;
 /// [`Delivery::Lagged`] replaces the oldest events. Clones share the same bus.
 #[derive(Debug, Clone)]
 pub struct LocalBus {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LocalBusState>>,
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LocalBusState {
     subscribers: Vec<Subscriber>,
     retained: BTreeMap<Topic, Arc<Event>>,
 }

@@ -58,7 +58,7 @@ pub enum BroadcastResult {
 
 /// Number of queries that fail in a simulated outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outage {
+pub enum QueryOutage {
     /// This number of queries fails.
     Next(u32),
     /// Every query fails until [`MemoryChain::restore_queries`].
@@ -81,26 +81,26 @@ pub enum Outage {
 /// ```
 #[derive(Clone)]
 pub struct MemoryChain {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryChainState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct MemoryChainState {
     market: Market,
     inclusion: Inclusion,
-    pool: Vec<Pending>,
+    pool: Vec<PendingTx>,
     /// Facts of the block under construction.
     facts: Vec<ChainEvent>,
     subscribers: Vec<Subscriber>,
     queue_limit: usize,
     results: VecDeque<BroadcastResult>,
-    outage: Option<Outage>,
+    outage: Option<QueryOutage>,
     stale: Option<Box<Market>>,
     agreement: Agreement,
     catching_up: bool,
     deaf: bool,
     keep: Keep,
-    maker: Maker,
+    maker: BlockMakerSlot,
     /// True if [`MemoryChain::market`] or [`MemoryChain::tenant`] may have changed the market since the
     /// previous block.
     touched: bool,
@@ -125,11 +125,11 @@ pub trait BlockMaker: Send + 'static {
 }
 
 #[derive(Default)]
-struct Maker(Option<Box<dyn BlockMaker>>);
+struct BlockMakerSlot(Option<Box<dyn BlockMaker>>);
 
-impl fmt::Debug for Maker {
+impl fmt::Debug for BlockMakerSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Maker").field(&self.0.is_some()).finish()
+        f.debug_tuple("BlockMakerSlot").field(&self.0.is_some()).finish()
     }
 }
 
@@ -146,7 +146,7 @@ impl fmt::Debug for Keep {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingTx {
     msgs: Vec<Msg>,
     due: Height,
     expires: BlockTime,
@@ -182,7 +182,7 @@ impl MemoryChain {
     /// Creates a chain that continues from `market`.
     #[must_use]
     pub fn with_market(market: Market) -> Self {
-        let state = State {
+        let state = MemoryChainState {
             market,
             inclusion: Inclusion::NextBlock,
             pool: Vec::new(),
@@ -196,7 +196,7 @@ impl MemoryChain {
             catching_up: false,
             deaf: false,
             keep: Keep::default(),
-            maker: Maker::default(),
+            maker: BlockMakerSlot::default(),
             touched: true,
             waits_for_block_end: false,
             snapshots: Vec::new(),
@@ -217,7 +217,7 @@ impl MemoryChain {
 
     /// Sets the block maker for all following blocks.
     pub fn set_block_maker(&self, maker: impl BlockMaker) {
-        lock(&self.state).maker = Maker(Some(Box::new(maker)));
+        lock(&self.state).maker = BlockMakerSlot(Some(Box::new(maker)));
     }
 
     /// Sets a function that stores the market. The function runs after each tenant message and after each
@@ -277,7 +277,7 @@ impl MemoryChain {
     }
 
     /// Makes queries fail.
-    pub fn fail_queries(&self, outage: Outage) {
+    pub fn fail_queries(&self, outage: QueryOutage) {
         lock(&self.state).outage = Some(outage);
     }
 
@@ -331,7 +331,7 @@ impl MemoryChain {
     }
 }
 
-impl State {
+impl MemoryChainState {
     fn close_block_if_immediate(&mut self) {
         match self.inclusion {
             Inclusion::NextBlock => {}
@@ -352,12 +352,12 @@ impl State {
         }
         // These facts are of direct messages; the block maker adds further facts.
         let direct = self.facts.len();
-        if let Maker(Some(maker)) = &mut self.maker {
+        if let BlockMakerSlot(Some(maker)) = &mut self.maker {
             let time = self.market.time().plus(elapsed);
             self.facts.extend(maker.execute(&mut self.market, time));
         }
         let block = self.market.end_block(elapsed);
-        if let Maker(Some(maker)) = &mut self.maker {
+        if let BlockMakerSlot(Some(maker)) = &mut self.maker {
             let direct = self.facts.get(..direct).unwrap_or_default();
             maker.completed(&self.market, direct, std::mem::take(&mut self.touched));
         }
@@ -381,7 +381,7 @@ impl State {
         }
     }
 
-    fn include(&mut self, pending: &Pending, height: Height) -> TxOutcome {
+    fn include(&mut self, pending: &PendingTx, height: Height) -> TxOutcome {
         if self.market.time() > pending.expires {
             return TxOutcome::Rejected {
                 error: TxError::Other,
@@ -431,7 +431,7 @@ impl State {
     }
 
     fn enqueue(&mut self, msgs: Vec<Msg>, delay: u32, reply: Option<oneshot::Sender<TxOutcome>>) {
-        self.pool.push(Pending {
+        self.pool.push(PendingTx {
             msgs,
             due: self.market.height() + 1 + Height::from(delay),
             expires: self.market.time().plus(TX_LIFETIME),

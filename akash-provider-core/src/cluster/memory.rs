@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
 use crate::manifest::{Proto, Service};
 use crate::types::{BlockTime, LeaseId};
-pub use calls::{Calls, Operation};
-use calls::{Fault, Script};
+use calls::{InjectedFault, Script};
+pub use calls::{LeaseCallCounts, Operation};
 pub use facets::{ExecFn, ExecResult};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -60,7 +60,7 @@ impl Default for Facets {
 
 /// State of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Contents {
+pub struct ClusterContents {
     /// Running workloads, with the specification of the last deploy.
     pub running: BTreeMap<LeaseId, WorkloadSpec>,
     /// Recorded workloads, running or not.
@@ -71,7 +71,7 @@ pub struct Contents {
     pub ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
 }
 
-impl Contents {
+impl ClusterContents {
     /// Returns true if the cluster has no objects of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -82,14 +82,14 @@ impl Contents {
 /// A cluster in memory. Clones share the same cluster.
 #[derive(Clone)]
 pub struct MemoryCluster {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryClusterState>>,
     released: Arc<Notify>,
     facets: Facets,
 }
 
 #[derive(Default)]
-struct State {
-    workloads: BTreeMap<LeaseId, Workload>,
+struct MemoryClusterState {
+    workloads: BTreeMap<LeaseId, MemoryWorkload>,
     hostnames: BTreeMap<String, (LeaseId, HostnameDeclaration)>,
     ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
     watchers: Vec<Feed<Result<ClusterChange, Error>>>,
@@ -108,11 +108,11 @@ struct State {
 }
 
 /// Followers. Each has the names of the followed services (empty for all services) and a stream.
-type Readers<T> = Vec<Reader<T>>;
-type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
+type Readers<T> = Vec<ServiceReader<T>>;
+type ServiceReader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
 #[derive(Debug)]
-enum Record {
+enum RecordHealth {
     Good,
     /// Unreadable record. Contains the reason.
     Corrupt(String),
@@ -120,10 +120,10 @@ enum Record {
 }
 
 #[derive(Debug)]
-struct Workload {
+struct MemoryWorkload {
     /// Specification of the last `record` or `deploy` call.
     recorded: WorkloadSpec,
-    record: Record,
+    record: RecordHealth,
     /// Specification of the last `deploy` call; `None` without a `deploy` call.
     running: Option<WorkloadSpec>,
     health: Health,
@@ -167,12 +167,12 @@ impl MemoryCluster {
 
     /// Returns the current state of the cluster.
     #[must_use]
-    pub fn contents(&self) -> Contents {
+    pub fn contents(&self) -> ClusterContents {
         let state = lock(&self.state);
-        let running = |(id, w): (&LeaseId, &Workload)| Some((id.clone(), w.running.clone()?));
-        let recorded = |(id, w): (&LeaseId, &Workload)| (id.clone(), w.recorded.clone());
+        let running = |(id, w): (&LeaseId, &MemoryWorkload)| Some((id.clone(), w.running.clone()?));
+        let recorded = |(id, w): (&LeaseId, &MemoryWorkload)| (id.clone(), w.recorded.clone());
         let holder = |(name, (id, _)): (&String, &(LeaseId, _))| (name.clone(), id.clone());
-        Contents {
+        ClusterContents {
             running: state.workloads.iter().filter_map(running).collect(),
             recorded: state.workloads.iter().map(recorded).collect(),
             hostnames: state.hostnames.iter().map(holder).collect(),
@@ -182,34 +182,34 @@ impl MemoryCluster {
 
     /// Returns the number of calls for a lease.
     #[must_use]
-    pub fn calls(&self, lease: &LeaseId) -> Calls {
+    pub fn calls(&self, lease: &LeaseId) -> LeaseCallCounts {
         lock(&self.state).script.calls(lease)
     }
 
     /// Returns the number of calls for every lease.
     #[must_use]
-    pub fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
+    pub fn all_calls(&self) -> BTreeMap<LeaseId, LeaseCallCounts> {
         lock(&self.state).script.all_calls()
     }
 
     /// Makes the record of a lease unreadable until its next `record` or `deploy`. Returns false if the
     /// cluster does not contain the lease.
     pub fn corrupt_record(&self, lease: &LeaseId, problem: &str) -> bool {
-        self.set_record(lease, Record::Corrupt(problem.to_owned()))
+        self.set_record(lease, RecordHealth::Corrupt(problem.to_owned()))
     }
 
     /// Deletes the record of a lease. The next `record` or `deploy` creates the record again. The workload
     /// keeps running. Returns false if the cluster does not contain the lease.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
-        self.set_record(lease, Record::Lost)
+        self.set_record(lease, RecordHealth::Lost)
     }
 
     /// Restores a corrupted or deleted record of a lease. Returns false if the cluster does not contain the lease.
     pub fn restore_record(&self, lease: &LeaseId) -> bool {
-        self.set_record(lease, Record::Good)
+        self.set_record(lease, RecordHealth::Good)
     }
 
-    fn set_record(&self, lease: &LeaseId, record: Record) -> bool {
+    fn set_record(&self, lease: &LeaseId, record: RecordHealth) -> bool {
         let mut state = lock(&self.state);
         let workload = state.workloads.get_mut(lease);
         workload.map(|w| w.record = record).is_some()
@@ -284,18 +284,22 @@ impl MemoryCluster {
 
     /// Makes the next `times` calls of an operation fail without an effect.
     pub fn fail_next(&self, operation: Operation, times: u32, kind: ErrorKind) {
-        lock(&self.state).script.set(operation, Fault::Fail(times, kind));
+        lock(&self.state)
+            .script
+            .set(operation, InjectedFault::Fail(times, kind));
     }
 
     /// Makes the next calls of an operation take effect and then return a timeout. `times` is the number of
     /// these calls.
     pub fn lose_responses(&self, operation: Operation, times: u32) {
-        lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
+        lock(&self.state)
+            .script
+            .set(operation, InjectedFault::LoseAnswer(times));
     }
 
     /// Makes calls of an operation hang without taking effect.
     pub fn hang(&self, operation: Operation) {
-        lock(&self.state).script.set(operation, Fault::Hang);
+        lock(&self.state).script.set(operation, InjectedFault::Hang);
     }
 
     /// Removes all injected faults of an operation. A hanging call continues to hang.
@@ -367,11 +371,11 @@ fn tell_readers<T: Clone + Send + 'static>(readers: &mut Readers<T>, service: &s
     });
 }
 
-impl Workload {
+impl MemoryWorkload {
     fn recorded(deployment: &WorkloadSpec) -> Self {
         Self {
             recorded: deployment.clone(),
-            record: Record::Good,
+            record: RecordHealth::Good,
             running: None,
             health: Health::Unknown,
             starting: 0,
@@ -447,7 +451,7 @@ impl Workload {
     }
 }
 
-impl State {
+impl MemoryClusterState {
     fn tell(&mut self, change: &ClusterChange) {
         if self.blind {
             return;
@@ -497,12 +501,12 @@ impl State {
         Err(Error::new(ErrorKind::Conflict, operation, message))
     }
 
-    fn record(&mut self, deployment: &WorkloadSpec) -> &mut Workload {
+    fn record(&mut self, deployment: &WorkloadSpec) -> &mut MemoryWorkload {
         let lease = deployment.lease.clone();
         let workload = self.workloads.entry(lease);
-        let workload = workload.or_insert_with(|| Workload::recorded(deployment));
+        let workload = workload.or_insert_with(|| MemoryWorkload::recorded(deployment));
         workload.recorded = deployment.clone();
-        workload.record = Record::Good;
+        workload.record = RecordHealth::Good;
         workload
     }
 

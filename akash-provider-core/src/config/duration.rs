@@ -28,15 +28,15 @@ pub(super) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Resul
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     if deserializer.is_human_readable() {
-        return deserializer.deserialize_any(Text);
+        return deserializer.deserialize_any(DurationVisitor);
     }
     Duration::deserialize(deserializer)
 }
 
 /// Deserializes a duration from text, or from the old form `{"secs": 30, "nanos": 0}`.
-struct Text;
+struct DurationVisitor;
 
-impl<'de> Visitor<'de> for Text {
+impl<'de> Visitor<'de> for DurationVisitor {
     type Value = Duration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,6 +102,6 @@ impl<'de> Visitor<'de> for OrNever {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Duration>, A::Error> {
-        Text.visit_map(map).map(Some)
+        DurationVisitor.visit_map(map).map(Some)
     }
 }

@@ -2,7 +2,9 @@
 //! next action. All times are of the monotonic clock of this instance. The election record contains no times
 //! to compare, so the clocks of the instances may differ.
 
-use super::store::{Claim, LEASE_DURATION_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing};
+use super::store::{
+    Claim, ElectionRecord, LEASE_DURATION_MAX, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +48,7 @@ impl Candidate {
 
 /// Next action of the candidate on the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum ElectionStep {
     Read,
     /// Create the missing election record.
     Create(Claim),
@@ -82,7 +84,7 @@ pub(super) struct Contest {
     failures: (u32, Duration),
     cached_record: CachedRecord,
     /// Last content of the election record, and the time at which this content was first observed.
-    unchanged: Option<(Record, Duration)>,
+    unchanged: Option<(ElectionRecord, Duration)>,
     own_term: Option<OwnTerm>,
     /// Earliest time at which this instance may lead after a deletion of the election record. Until this
     /// time, the previous leader may still lead.
@@ -145,7 +147,7 @@ impl Contest {
     }
 
     /// Returns the election record that was last read or written.
-    pub(super) const fn record(&self) -> Option<&Record> {
+    pub(super) const fn record(&self) -> Option<&ElectionRecord> {
         match &self.cached_record {
             CachedRecord::There(stored) => Some(&stored.record),
             CachedRecord::Unknown | CachedRecord::Absent => None,
@@ -209,7 +211,7 @@ impl Contest {
         leads
     }
 
-    pub(super) fn plan(&mut self, now: Duration) -> Plan {
+    pub(super) fn plan(&mut self, now: Duration) -> ElectionStep {
         if self
             .own_term
             .is_some_and(|own_term| now >= own_term.confirmed + self.timing.renew)
@@ -217,10 +219,10 @@ impl Contest {
             self.own_term = None;
         }
         match &self.cached_record {
-            CachedRecord::Unknown => Plan::Read,
+            CachedRecord::Unknown => ElectionStep::Read,
             CachedRecord::Absent => {
                 self.may_create = true;
-                Plan::Create(self.claim(self.next_term(), true))
+                ElectionStep::Create(self.claim(self.next_term(), true))
             }
             CachedRecord::There(Stored { record, version }) => {
                 let (term, begins) = match (&record.holder, self.own_term) {
@@ -238,9 +240,9 @@ impl Contest {
                         (record.term, false)
                     }
                     _ if self.may_begin(record, now) => (self.next_term(), true),
-                    _ => return Plan::Read,
+                    _ => return ElectionStep::Read,
                 };
-                Plan::Replace(self.claim(term, begins), version.clone())
+                ElectionStep::Replace(self.claim(term, begins), version.clone())
             }
         }
     }
@@ -267,7 +269,7 @@ impl Contest {
     }
 
     /// Returns the action that releases the leadership, or `None` if this instance does not lead.
-    pub(super) fn release(&mut self) -> Option<Plan> {
+    pub(super) fn release(&mut self) -> Option<ElectionStep> {
         let own_term = self.own_term.take()?;
         let CachedRecord::There(Stored { record, version }) = &self.cached_record else {
             return None;
@@ -279,7 +281,7 @@ impl Contest {
             holder: None,
             ..self.claim(own_term.term, false)
         };
-        Some(Plan::Replace(claim, version.clone()))
+        Some(ElectionStep::Replace(claim, version.clone()))
     }
 
     /// Applies a read election record.
@@ -315,8 +317,8 @@ impl Contest {
     }
 
     /// Records a successful write of this instance. `begun` is the start of the call.
-    pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
-        if matches!(plan, Plan::Create(_)) {
+    pub(super) fn wrote(&mut self, plan: &ElectionStep, stored: Stored, begun: Duration, now: Duration) {
+        if matches!(plan, ElectionStep::Create(_)) {
             // No other instance has led in the meantime if the record was held continuously.
             let goes_on = self
                 .own_term
@@ -328,8 +330,8 @@ impl Contest {
         }
         let ours = stored.record.holder.as_ref() == Some(&self.me.identity);
         let claimed = match plan {
-            Plan::Create(claim) | Plan::Replace(claim, _) => claim.term,
-            Plan::Read => self.highest_term,
+            ElectionStep::Create(claim) | ElectionStep::Replace(claim, _) => claim.term,
+            ElectionStep::Read => self.highest_term,
         };
         let given = stored.record.term;
         self.own_term = ours.then_some(OwnTerm {
@@ -380,12 +382,12 @@ impl Contest {
         self.cached_record = CachedRecord::There(stored);
     }
 
-    fn may_begin(&self, record: &Record, now: Duration) -> bool {
+    fn may_begin(&self, record: &ElectionRecord, now: Duration) -> bool {
         self.free_from(record).is_some_and(|free| free <= now)
     }
 
     /// Returns the earliest time at which this candidate may replace the holder, or `None` for never.
-    fn free_from(&self, record: &Record) -> Option<Duration> {
+    fn free_from(&self, record: &ElectionRecord) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.
         let lease = record.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
@@ -409,7 +411,7 @@ impl Contest {
     }
 
     /// Returns the term of a record or, if this term is implausible, the highest known term.
-    const fn term_of(&self, record: &Record) -> u64 {
+    const fn term_of(&self, record: &ElectionRecord) -> u64 {
         if self.is_plausible(record.term) {
             record.term
         } else {

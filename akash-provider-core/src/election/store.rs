@@ -111,7 +111,7 @@ impl RecordPayload {
 
 /// Content of the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ElectionRecord {
     /// Identity of the leader; `None` after the leadership was released.
     pub holder: Option<String>,
     /// Time without a heartbeat after which a standby takes over.
@@ -129,7 +129,7 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// Content of the record.
-    pub record: Record,
+    pub record: ElectionRecord,
     /// Version of the record. Each write changes the version. To replace the record, a write must name this
     /// version.
     pub version: String,
@@ -178,11 +178,11 @@ pub trait ElectionStore: fmt::Debug + Send + Sync + 'static {
 /// An election record in the memory of this process. Clones share the same record.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryElection {
-    inner: Arc<Inner>,
+    inner: Arc<MemoryElectionState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct MemoryElectionState {
     stored: Mutex<(u64, Option<Stored>)>,
     away: AtomicBool,
 }
@@ -224,7 +224,7 @@ impl MemoryElection {
                 return Err(Error::new(ErrorKind::Conflict, operation, message));
             }
             *writes += 1;
-            let record = Record {
+            let record = ElectionRecord {
                 holder: claim.holder.clone(),
                 lease: claim.lease,
                 term: claim.term,

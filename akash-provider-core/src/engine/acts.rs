@@ -1,7 +1,7 @@
 //! Acts of calls, for the audit log.
 
 use super::leases::workload::ReportSource;
-use super::{Call, EffectId, Engine, Target, order};
+use super::{Call, CallTarget, EffectId, Engine, order};
 use crate::audit::{Act, ActKind, Actor};
 use crate::types::{BidId, BidOutcome, CloseReason, LeaseId, Msg};
 
@@ -25,7 +25,7 @@ impl Engine {
         let act = Act::from_msg(msg, Actor::Provider);
         match msg {
             Msg::CloseBid { id: bid, .. } => match self.outbox.target(id) {
-                Some(Target::WorkloadChain(_)) => Act {
+                Some(CallTarget::WorkloadChain(_)) => Act {
                     kind: ActKind::LeaseClose,
                     ..act
                 },
@@ -45,7 +45,7 @@ impl Engine {
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {
-            Some(order::Phase::Closing { ending, .. }) => {
+            Some(order::OrderStage::Closing { ending, .. }) => {
                 ending.bid_outcome().map_or("unspecified", BidOutcome::name)
             }
             _ => "unspecified",

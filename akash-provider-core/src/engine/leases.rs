@@ -15,8 +15,8 @@ pub mod workload;
 mod workloads;
 
 use super::effect::Call;
-use super::table::Table;
-use super::{Engine, Key, keyed, sorted};
+use super::table::MachineTable;
+use super::{DeadlineKey, Engine, keyed, sorted};
 use crate::config::Config;
 use crate::record::Cover;
 use crate::types::{BlockTime, DeploymentId, Height, LeaseId, Mono, Now, OrderId};
@@ -31,9 +31,9 @@ use workload::Workload;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leases {
-    deployments: Table<Deployment>,
-    workloads: Table<Workload>,
-    escrows: Table<Escrow>,
+    deployments: MachineTable<Deployment>,
+    workloads: MachineTable<Workload>,
+    escrows: MachineTable<Escrow>,
     hostnames: HostnameLedger,
     /// Hostnames that a lease needs but another lease of the same tenant holds.
     hostname_queue: HostnameQueue,
@@ -47,9 +47,9 @@ pub(super) struct Leases {
 impl Leases {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            deployments: Table::default(),
-            workloads: Table::default(),
-            escrows: Table::default(),
+            deployments: MachineTable::default(),
+            workloads: MachineTable::default(),
+            escrows: MachineTable::default(),
             hostnames: HostnameLedger::new(&config.blocked_hostnames)
                 .with_automatic(config.static_hosts_domain.as_deref()),
             hostname_queue: HostnameQueue::default(),
@@ -151,16 +151,16 @@ impl Leases {
         self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
     }
 
-    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, Key)> {
-        let due = keyed(self.deployments.due_mono(now), Key::Deployment);
-        let due = due.chain(keyed(self.workloads.due_mono(now), Key::Workload));
-        due.chain(keyed(self.escrows.due_mono(now), Key::Escrow))
+    pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, DeadlineKey)> {
+        let due = keyed(self.deployments.due_mono(now), DeadlineKey::Deployment);
+        let due = due.chain(keyed(self.workloads.due_mono(now), DeadlineKey::Workload));
+        due.chain(keyed(self.escrows.due_mono(now), DeadlineKey::Escrow))
     }
 
-    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, Key)> {
-        let due = keyed(self.deployments.due_block(now), Key::Deployment);
-        let due = due.chain(keyed(self.workloads.due_block(now), Key::Workload));
-        due.chain(keyed(self.escrows.due_block(now), Key::Escrow))
+    pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, DeadlineKey)> {
+        let due = keyed(self.deployments.due_block(now), DeadlineKey::Deployment);
+        let due = due.chain(keyed(self.workloads.due_block(now), DeadlineKey::Workload));
+        due.chain(keyed(self.escrows.due_block(now), DeadlineKey::Escrow))
     }
 }
 

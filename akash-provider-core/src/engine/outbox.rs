@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Receiver of a call's completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Target {
+pub(super) enum CallTarget {
     Order(OrderId),
     Deployment(DeploymentId),
     WorkloadCluster(LeaseId),
@@ -31,7 +31,7 @@ pub(super) struct Outbox {
     #[serde(skip)]
     effects: Vec<Effect>,
     /// Target of each call in flight, and whether the call is a write.
-    in_flight: FxHashMap<EffectId, (Target, bool)>,
+    in_flight: FxHashMap<EffectId, (CallTarget, bool)>,
     writes: u64,
     lanes: Lanes,
     next_id: u64,
@@ -57,7 +57,7 @@ impl Outbox {
         self.in_flight.len() as u64
     }
 
-    pub(super) fn target(&self, id: EffectId) -> Option<&Target> {
+    pub(super) fn target(&self, id: EffectId) -> Option<&CallTarget> {
         self.in_flight.get(&id).map(|(target, _)| target)
     }
 
@@ -74,7 +74,7 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    fn register(&mut self, target: Target, call: &Call) -> EffectId {
+    fn register(&mut self, target: CallTarget, call: &Call) -> EffectId {
         let id = EffectId(self.next_id);
         self.next_id += 1;
         let write = call.is_write();
@@ -83,7 +83,7 @@ impl Outbox {
         id
     }
 
-    fn complete(&mut self, id: EffectId) -> Option<Target> {
+    fn complete(&mut self, id: EffectId) -> Option<CallTarget> {
         let (target, write) = self.in_flight.remove(&id)?;
         self.writes -= u64::from(write);
         Some(target)
@@ -91,7 +91,7 @@ impl Outbox {
 }
 
 impl Engine {
-    pub(super) fn call(&mut self, target: Target, call: Call) -> EffectId {
+    pub(super) fn call(&mut self, target: CallTarget, call: Call) -> EffectId {
         let id = self.outbox.register(target, &call);
         self.send(id, call);
         id

@@ -18,7 +18,7 @@ pub(super) enum BlockPosition {
 
 /// Newest processed block and snapshot, and the current times.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(super) struct EngineProgress {
     now: Now,
     height: Height,
     /// Time of the block at `height`. The clock can be ahead of this time.
@@ -38,7 +38,7 @@ pub(super) struct Progress {
     cluster_known: bool,
 }
 
-impl Progress {
+impl EngineProgress {
     pub(super) const fn now(&self) -> Now {
         self.now
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn later_and_lower_snapshot_replaces_contradicted_snapshot() {
-        let mut progress = Progress::default();
+        let mut progress = EngineProgress::default();
         assert!(progress.resync(1_000, BlockTime(10_000)));
         progress.snapshot_applied(1_000, BlockTime(10_000));
         assert!(
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn block_replaces_contradicted_snapshot_of_scan() {
-        let mut progress = Progress::default();
+        let mut progress = EngineProgress::default();
         assert!(progress.resync(100, BlockTime(10_000)));
         progress.snapshot_applied(1_000, BlockTime(10_500));
         assert!(progress.is_replayed());

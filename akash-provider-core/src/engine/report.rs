@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::status::{DeclineStatus, OrderStatus, Pulse, Status};
-use super::{EffectId, Engine, Target};
+use super::{CallTarget, EffectId, Engine};
 use crate::types::{ChainEvent, Now, OrderId};
 
 impl Engine {
@@ -20,7 +20,10 @@ impl Engine {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
             Input::Completed(id, _) => {
-                matches!(self.outbox.target(*id), Some(Target::Escrow(_) | Target::Wallet))
+                matches!(
+                    self.outbox.target(*id),
+                    Some(CallTarget::Escrow(_) | CallTarget::Wallet)
+                )
             }
             Input::Cluster(_)
             | Input::Inventory(_)
@@ -38,7 +41,7 @@ impl Engine {
     #[must_use]
     pub fn order_of_call(&self, call: EffectId) -> Option<&OrderId> {
         match self.outbox.target(call) {
-            Some(Target::Order(order)) => Some(order),
+            Some(CallTarget::Order(order)) => Some(order),
             _ => None,
         }
     }

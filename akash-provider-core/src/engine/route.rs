@@ -5,7 +5,7 @@ use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::progress::BlockPosition;
 use super::table::Lane;
 use super::workload::ReportSource;
-use super::{EffectId, Engine, Target, deployment, escrow, order, workload};
+use super::{CallTarget, EffectId, Engine, deployment, escrow, order, workload};
 use crate::types::{ChainEvent, DecCoin, LeaseId};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Engine {
             ChainEvent::BidCreated { id, .. } => self.bid_created(&id),
             ChainEvent::BidClosed { id } => {
                 if id.provider == self.config.provider {
-                    self.drive_order(&id.order, order::Input::BidClosed);
+                    self.drive_order(&id.order, order::OrderInput::BidClosed);
                 }
             }
             ChainEvent::LeaseCreated { id, price } => self.lease_created(&id, &price),
@@ -53,9 +53,11 @@ impl Engine {
                 self.report_lease_closed(&id, ReportSource::Chain, Some(reason))
             }
             ChainEvent::LeaseReclaimStarted { id, deadline, .. } => {
-                self.drive_workload(&id, workload::Input::Reclaiming(deadline));
+                self.drive_workload(&id, workload::WorkloadInput::Reclaiming(deadline));
             }
-            ChainEvent::DeploymentClosed { id } => self.drive_deployment(&id, deployment::Input::Closed),
+            ChainEvent::DeploymentClosed { id } => {
+                self.drive_deployment(&id, deployment::DeploymentInput::Closed)
+            }
             ChainEvent::ProviderUpdated { owner } => self.provider_updated(&owner),
             ChainEvent::AuditChanged { auditor, owner } => self.audit_changed(&auditor, &owner),
             // These events are ignored: the engine fetches the deployment when it checks a manifest.
@@ -96,60 +98,60 @@ impl Engine {
         self.market.block(self.progress.mono());
     }
 
-    pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
+    pub(super) fn route_completion(&mut self, id: EffectId, target: CallTarget, completion: Completion) {
         if let Completion::Tx(result) = &completion {
             self.transaction_ended(result);
         }
         match (target, completion) {
-            (Target::Order(order), Completion::BidCount(result)) => self.bids_counted(&order, id, result),
-            (Target::Order(order), Completion::Bid(result)) => self.bid_read(&order, id, result),
-            (Target::Order(order), completion) => match order_input(completion) {
+            (CallTarget::Order(order), Completion::BidCount(result)) => self.bids_counted(&order, id, result),
+            (CallTarget::Order(order), Completion::Bid(result)) => self.bid_read(&order, id, result),
+            (CallTarget::Order(order), completion) => match order_input(completion) {
                 Some(input) => self.order_completed(&order, id, input),
                 None => self.outbox.count_unexpected(),
             },
-            (Target::Deployment(deployment), Completion::Deployment(result)) => {
-                self.deployment_completed(&deployment, id, deployment::Input::Fetched(result));
+            (CallTarget::Deployment(deployment), Completion::Deployment(result)) => {
+                self.deployment_completed(&deployment, id, deployment::DeploymentInput::Fetched(result));
             }
-            (Target::Deployment(deployment), Completion::Cluster(result)) => {
-                self.deployment_completed(&deployment, id, deployment::Input::Recorded(result));
+            (CallTarget::Deployment(deployment), Completion::Cluster(result)) => {
+                self.deployment_completed(&deployment, id, deployment::DeploymentInput::Recorded(result));
             }
-            (Target::WorkloadCluster(lease), Completion::Cluster(result)) => {
-                self.workload_completed(&lease, id, Lane::Main, workload::Input::Deployed(result));
+            (CallTarget::WorkloadCluster(lease), Completion::Cluster(result)) => {
+                self.workload_completed(&lease, id, Lane::Main, workload::WorkloadInput::Deployed(result));
             }
-            (Target::WorkloadCluster(lease), Completion::Teardown(result)) => {
-                self.workload_completed(&lease, id, Lane::Main, workload::Input::TornDown(result));
+            (CallTarget::WorkloadCluster(lease), Completion::Teardown(result)) => {
+                self.workload_completed(&lease, id, Lane::Main, workload::WorkloadInput::TornDown(result));
             }
-            (Target::WorkloadChain(lease), Completion::Lease(result)) => {
+            (CallTarget::WorkloadChain(lease), Completion::Lease(result)) => {
                 self.workload_completed(
                     &lease,
                     id,
                     Lane::Chain,
-                    workload::Input::LeaseFetched(Box::new(result)),
+                    workload::WorkloadInput::LeaseFetched(Box::new(result)),
                 );
             }
-            (Target::WorkloadChain(lease), Completion::Tx(result)) => {
-                self.workload_completed(&lease, id, Lane::Chain, workload::Input::Tx(result));
+            (CallTarget::WorkloadChain(lease), Completion::Tx(result)) => {
+                self.workload_completed(&lease, id, Lane::Chain, workload::WorkloadInput::Tx(result));
             }
-            (Target::Escrow(deployment), Completion::Deployment(result)) => {
-                self.escrow_completed(&deployment, id, escrow::Input::Fetched(result));
+            (CallTarget::Escrow(deployment), Completion::Deployment(result)) => {
+                self.escrow_completed(&deployment, id, escrow::EscrowInput::Fetched(result));
             }
-            (Target::Escrow(deployment), Completion::Tx(result)) => {
-                self.escrow_completed(&deployment, id, escrow::Input::Tx(result));
+            (CallTarget::Escrow(deployment), Completion::Tx(result)) => {
+                self.escrow_completed(&deployment, id, escrow::EscrowInput::Tx(result));
             }
-            (Target::Provider, Completion::Provider(result)) => self.provider_read(result),
-            (Target::Audit(auditor), Completion::Audit(result)) => self.audit_read(auditor, result),
-            (Target::Wallet, Completion::Balances(result)) => self.wallet_read(result),
-            (Target::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
-            (Target::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
+            (CallTarget::Provider, Completion::Provider(result)) => self.provider_read(result),
+            (CallTarget::Audit(auditor), Completion::Audit(result)) => self.audit_read(auditor, result),
+            (CallTarget::Wallet, Completion::Balances(result)) => self.wallet_read(result),
+            (CallTarget::Scan, Completion::Snapshot(result)) => self.scan_snapshot(result),
+            (CallTarget::Scan, Completion::Workloads(result)) => self.scan_workloads(result),
             (
-                Target::Deployment(_)
-                | Target::WorkloadCluster(_)
-                | Target::WorkloadChain(_)
-                | Target::Escrow(_)
-                | Target::Provider
-                | Target::Audit(_)
-                | Target::Wallet
-                | Target::Scan,
+                CallTarget::Deployment(_)
+                | CallTarget::WorkloadCluster(_)
+                | CallTarget::WorkloadChain(_)
+                | CallTarget::Escrow(_)
+                | CallTarget::Provider
+                | CallTarget::Audit(_)
+                | CallTarget::Wallet
+                | CallTarget::Scan,
                 _,
             ) => self.outbox.count_unexpected(),
         }
@@ -184,7 +186,7 @@ impl Engine {
                     manifest,
                     hashes,
                 };
-                self.drive_deployment(&deployment, deployment::Input::Submit(submission));
+                self.drive_deployment(&deployment, deployment::DeploymentInput::Submit(submission));
             }
             Request::Scan { dry_run } => self.scan_requested(id, dry_run),
             Request::TransferHostnames { .. }
@@ -210,7 +212,7 @@ impl Engine {
                 if refusal.is_none() {
                     self.drive_workload(
                         &lease,
-                        workload::Input::End {
+                        workload::WorkloadInput::End {
                             reason,
                             granted: true,
                         },
@@ -269,11 +271,11 @@ impl Engine {
     }
 }
 
-fn order_input(completion: Completion) -> Option<order::Input> {
+fn order_input(completion: Completion) -> Option<order::OrderInput> {
     match completion {
-        Completion::Order(result) => Some(order::Input::Fetched(result.map(|o| o.map(Arc::new)))),
-        Completion::Price(result) => Some(order::Input::Priced(result)),
-        Completion::Tx(result) => Some(order::Input::Tx(result)),
+        Completion::Order(result) => Some(order::OrderInput::Fetched(result.map(|o| o.map(Arc::new)))),
+        Completion::Price(result) => Some(order::OrderInput::Priced(result)),
+        Completion::Tx(result) => Some(order::OrderInput::Tx(result)),
         Completion::Bid(_)
         | Completion::BidCount(_)
         | Completion::Provider(_)

@@ -1,6 +1,6 @@
 //! Storage for all machines of one type, with their deadlines and pending calls.
 //!
-//! Only [`Table::drive`] changes a machine, so a machine and its deadlines always match. The table drops the
+//! Only [`MachineTable::drive`] changes a machine, so a machine and its deadlines always match. The table drops the
 //! completion of a call if no machine waits for it.
 
 use super::EffectId;
@@ -54,12 +54,12 @@ struct Slot<M> {
     serialize = "M: Serialize, M::Id: Serialize",
     deserialize = "M: Deserialize<'de>, M::Id: Deserialize<'de>"
 ))]
-pub(super) struct Table<M: Machine> {
+pub(super) struct MachineTable<M: Machine> {
     slots: FxHashMap<M::Id, Slot<M>>,
     timers: Timers<M::Id>,
 }
 
-impl<M: Machine> Default for Table<M> {
+impl<M: Machine> Default for MachineTable<M> {
     fn default() -> Self {
         Self {
             slots: FxHashMap::default(),
@@ -68,7 +68,7 @@ impl<M: Machine> Default for Table<M> {
     }
 }
 
-impl<M: Machine> Table<M> {
+impl<M: Machine> MachineTable<M> {
     pub(super) fn get(&self, id: &M::Id) -> Option<&M> {
         self.slots.get(id)?.machine.as_ref()
     }

@@ -16,7 +16,7 @@ const GIB: u128 = 1 << 30;
 
 /// Kind of a GPU device, normalized for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Kind {
+pub(crate) struct GpuKind {
     pub(crate) vendor: Arc<str>,
     pub(crate) model: Arc<str>,
     pub(crate) memory: Arc<str>,
@@ -33,7 +33,7 @@ pub(crate) struct GpuRequest {
     pub(crate) interface: Option<String>,
 }
 
-impl Kind {
+impl GpuKind {
     /// Parses the kind of a device, or returns the reason why such a device cannot be offered.
     pub(crate) fn parse(spec: &GpuSpec) -> Result<Self, &'static str> {
         let vendor = spec.vendor.to_ascii_lowercase();
@@ -94,7 +94,7 @@ impl GpuRequest {
         Some(want)
     }
 
-    pub(crate) fn accepts(&self, kind: &Kind) -> bool {
+    pub(crate) fn accepts(&self, kind: &GpuKind) -> bool {
         *self.vendor == *kind.vendor
             && self.model.as_deref().is_none_or(|m| *m == *kind.model)
             && self.memory.as_deref().is_none_or(|m| *m == *kind.memory)
@@ -102,7 +102,7 @@ impl GpuRequest {
     }
 
     /// Restricts the request to the model of `kind`. The caller ensures that the request accepts `kind`.
-    pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
+    pub(crate) fn narrowed(&self, kind: &GpuKind) -> Self {
         Self {
             model: Some(kind.model.to_string()),
             ..self.clone()
@@ -196,8 +196,8 @@ fn interface_family(interface: &str) -> String {
 mod tests {
     use super::*;
 
-    fn kind(memory: &str, interface: &str) -> Kind {
-        Kind::parse(&GpuSpec::new("NVIDIA", "a100", memory, interface, 1)).unwrap()
+    fn kind(memory: &str, interface: &str) -> GpuKind {
+        GpuKind::parse(&GpuSpec::new("NVIDIA", "a100", memory, interface, 1)).unwrap()
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_device_is_accepted_by_family_and_whole_gib() {
-        let accepts = |key: &str, kind: &Kind| GpuRequest::parse(key).unwrap().accepts(kind);
+        let accepts = |key: &str, kind: &GpuKind| GpuRequest::parse(key).unwrap().accepts(kind);
         assert!(accepts("vendor/nvidia/model/*", &kind("80Gi", "PCIe")));
         assert!(accepts(
             "vendor/nvidia/model/a100/ram/80Gi",
@@ -276,7 +276,7 @@ mod tests {
             ("nvidia", "*"),
         ] {
             assert!(
-                Kind::parse(&GpuSpec::new(vendor, model, "", "", 1)).is_err(),
+                GpuKind::parse(&GpuSpec::new(vendor, model, "", "", 1)).is_err(),
                 "{vendor} {model}"
             );
         }

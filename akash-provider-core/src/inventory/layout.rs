@@ -1,6 +1,6 @@
 //! The constant part of a cluster. All copies of an inventory share this part.
 
-use super::gpu::{GpuRequest, Kind};
+use super::gpu::{GpuKind, GpuRequest};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
 use super::{GpuMetrics, IgnoredKind, IgnoredResource, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
@@ -31,8 +31,8 @@ pub(super) struct Layout {
     /// Nodes, shared between copies of the layout, so that a copy is cheap.
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
-    pub(super) kinds: Vec<Kind>,
-    pub(super) classes: Vec<Class>,
+    pub(super) kinds: Vec<GpuKind>,
+    pub(super) classes: Vec<StoragePool>,
     /// Ignored resources reported by the cluster.
     ignored: Arc<Vec<IgnoredResource>>,
     /// Resources that were omitted while the layout was built.
@@ -73,7 +73,7 @@ pub(super) struct Slot {
 
 /// A pool of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Class {
+pub(super) struct StoragePool {
     pub(super) name: String,
     pub(super) quantity: Quantity,
     /// Free bytes if the provider had no reservations.
@@ -123,7 +123,7 @@ impl Layout {
                 ));
                 continue;
             }
-            layout.classes.push(Class {
+            layout.classes.push(StoragePool {
                 name: name.clone(),
                 quantity: *quantity,
                 base: base(*quantity),
@@ -217,7 +217,7 @@ impl Layout {
         for gpu in &spec.gpus {
             devices += i64::from(gpu.count);
             in_use += i64::from(gpu.allocated);
-            let found = Kind::parse(gpu).map(|kind| self.kind(kind));
+            let found = GpuKind::parse(gpu).map(|kind| self.kind(kind));
             let full = self.slots.len() - first == KINDS_PER_NODE;
             let free = i64::from(gpu.count) - i64::from(gpu.allocated);
             let same = |s: &&mut Slot| found == Ok(s.kind);
@@ -269,7 +269,7 @@ impl Layout {
         }
     }
 
-    fn kind(&mut self, kind: Kind) -> usize {
+    fn kind(&mut self, kind: GpuKind) -> usize {
         // A cluster has few kinds, so a linear search is faster than a map.
         let position = self.kinds.iter().position(|k| *k == kind);
         position.unwrap_or_else(|| {

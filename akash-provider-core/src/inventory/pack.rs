@@ -30,7 +30,7 @@ struct Reservation {
 /// State to which the search can return: a unit with its untried GPU choices, and the length of `Search::log`
 /// before the unit was placed.
 #[derive(Debug)]
-struct Decision {
+struct ChoicePoint {
     unit: usize,
     log: usize,
     /// Choices that were not tried yet. The last choice is tried first.
@@ -88,7 +88,7 @@ pub(super) fn fit(
 
 impl Search<'_> {
     fn run(&mut self) -> Result<(), InsufficientCapacity> {
-        let mut decisions: Vec<Decision> = Vec::new();
+        let mut decisions: Vec<ChoicePoint> = Vec::new();
         let mut failure = None;
         let mut next = self.units.len();
         while let Some(unit) = next.checked_sub(1) {
@@ -101,7 +101,7 @@ impl Search<'_> {
                 // The first failure is reported, because later failures can result from backtracking.
                 failure.get_or_insert((unit, placed));
             } else {
-                decisions.push(Decision {
+                decisions.push(ChoicePoint {
                     unit,
                     log: self.log.len(),
                     left: self.order_choices(unit),
@@ -119,7 +119,7 @@ impl Search<'_> {
     /// Returns the index of the unit, or `None` if no choice is left.
     fn choose_again(
         &mut self,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut Vec<ChoicePoint>,
         failure: &mut Option<(usize, u32)>,
     ) -> Option<usize> {
         while let Some(decision) = decisions.last_mut() {

@@ -37,12 +37,12 @@ impl InventorySource for StaticInventorySource {
 /// Inventory source for simulations and tests. The caller sets the capacity.
 #[derive(Debug)]
 pub struct MemoryInventorySource {
-    state: watch::Sender<State>,
+    state: watch::Sender<InventorySourceState>,
 }
 
 /// Latest update and latest failure. A slow watcher misses earlier updates and failures.
 #[derive(Debug, Clone, Default)]
-struct State {
+struct InventorySourceState {
     update: (u64, Option<InventoryUpdate>),
     failure: (u64, Option<Failure>),
     closed: bool,
@@ -53,7 +53,7 @@ impl MemoryInventorySource {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: watch::Sender::new(State::default()),
+            state: watch::Sender::new(InventorySourceState::default()),
         }
     }
 
@@ -92,12 +92,12 @@ impl InventorySource for MemoryInventorySource {
     }
 }
 
-type Watcher = (watch::Receiver<State>, u64, u64);
+type Watcher = (watch::Receiver<InventorySourceState>, u64, u64);
 
 async fn next(
     (mut receiver, updates, failures): Watcher,
 ) -> Option<(Result<InventoryUpdate, Error>, Watcher)> {
-    let is_new = |s: &State| s.closed || s.update.0 > updates || s.failure.0 > failures;
+    let is_new = |s: &InventorySourceState| s.closed || s.update.0 > updates || s.failure.0 > failures;
     // A dropped source also means shutdown.
     let state = receiver.wait_for(is_new).await.ok()?.clone();
     // Checked first, because after shutdown no watcher needs an update.

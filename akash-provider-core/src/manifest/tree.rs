@@ -13,22 +13,22 @@ use std::fmt;
 /// Returns the errors of serde_json, and `duplicate key` if an object contains a key twice.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Tree.deserialize(&mut reader)?;
+    let value = UniqueKeyVisitor.deserialize(&mut reader)?;
     // Trailing data would not be part of the hash.
     reader.end()?;
     Ok(value)
 }
 
-struct Tree;
+struct UniqueKeyVisitor;
 
-impl<'de> DeserializeSeed<'de> for Tree {
+impl<'de> DeserializeSeed<'de> for UniqueKeyVisitor {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Tree {
+impl<'de> Visitor<'de> for UniqueKeyVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Messages of a provider: bid, close, reclaim, withdraw.
 
-use super::book::{BidBook, Index, OrderBook};
+use super::book::{ActiveRecords, BidBook, OrderBook};
 use super::{Market, Rejection};
 use crate::bidding::{Capabilities, attributes};
 use crate::types::{
@@ -203,7 +203,7 @@ impl Market {
             return Err(Rejection::market(TxError::OrderNotOpen, 15, "order not found"));
         };
         cx.ledger.debit(&id.provider, deposit);
-        Index::add(&mut cx.index.bids, id);
+        ActiveRecords::add(&mut cx.index.bids, id);
         let bid = Bid {
             id: id.clone(),
             state: BidState::Open,

@@ -64,13 +64,13 @@ pub(super) struct TxContext<'a> {
     /// Time of the block under construction, if set. Otherwise the time of the newest complete block.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
-    pub(super) index: &'a mut Index,
+    pub(super) index: &'a mut ActiveRecords,
     pub(super) events: Vec<ChainEvent>,
 }
 
 /// Index of active records, so that lookups do not iterate over all deployments.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Index {
+pub(super) struct ActiveRecords {
     pub(super) open_orders: BTreeSet<OrderId>,
     /// Orders with an open or active bid, by provider.
     pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
@@ -78,7 +78,7 @@ pub(super) struct Index {
     pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
 }
 
-impl Index {
+impl ActiveRecords {
     pub(super) fn add(books: &mut BTreeMap<Address, BTreeSet<OrderId>>, id: &BidId) {
         let of_provider = books.entry(id.provider.clone()).or_default();
         of_provider.insert(id.order.clone());
@@ -132,7 +132,7 @@ impl DeploymentBook {
     }
 
     /// Closes the deployment with all its records.
-    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
+    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: CloseCause) {
         self.record.active = false;
         let id = self.record.id.clone();
         // The deployment first, in the event order of the network.
@@ -152,7 +152,7 @@ impl DeploymentBook {
 
 /// Reason of a close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum CloseCause {
     /// The tenant requested the close.
     Owner,
     /// The funds of the escrow account are exhausted.
@@ -160,10 +160,10 @@ pub(super) enum Ending {
 }
 
 impl GroupBook {
-    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
+    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: CloseCause) {
         self.group.state = match ending {
-            Ending::Owner => GroupState::Closed,
-            Ending::InsufficientFunds => GroupState::InsufficientFunds,
+            CloseCause::Owner => GroupState::Closed,
+            CloseCause::InsufficientFunds => GroupState::InsufficientFunds,
         };
         let id = self.group.id.clone();
         cx.events.push(ChainEvent::GroupClosed { id });
@@ -172,7 +172,7 @@ impl GroupBook {
 
     /// Closes the newest order with its bids and its lease. Emits the events in the same order as the
     /// chain.
-    pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
+    pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: CloseCause) {
         let Some(order) = self.orders.last_mut() else {
             return;
         };
@@ -183,8 +183,8 @@ impl GroupBook {
         order.close_order(cx);
         order.close_bids(cx);
         match ending {
-            Ending::Owner => order.close_lease(cx, LeaseState::Closed, CloseReason::Owner),
-            Ending::InsufficientFunds => {
+            CloseCause::Owner => order.close_lease(cx, LeaseState::Closed, CloseReason::Owner),
+            CloseCause::InsufficientFunds => {
                 order.close_lease(cx, LeaseState::InsufficientFunds, CloseReason::InsufficientFunds);
             }
         }
@@ -248,7 +248,7 @@ impl OrderBook {
         book.lease.closed_on = cx.height;
         book.lease.reason = Some(reason);
         book.pay_out(cx.ledger);
-        Index::remove(&mut cx.index.leases, &book.lease.id);
+        ActiveRecords::remove(&mut cx.index.leases, &book.lease.id);
         let id = book.lease.id.clone();
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
@@ -286,6 +286,6 @@ impl BidBook {
         let deposit = &self.deposit;
         cx.ledger
             .credit(&self.bid.id.provider, &deposit.denom, deposit.amount);
-        Index::remove(&mut cx.index.bids, &self.bid.id);
+        ActiveRecords::remove(&mut cx.index.bids, &self.bid.id);
     }
 }

@@ -1,6 +1,6 @@
 //! Queries of the market, and the snapshot for a provider.
 
-use super::book::{DeploymentBook, Index, LeaseBook, OrderBook};
+use super::book::{ActiveRecords, DeploymentBook, LeaseBook, OrderBook};
 use super::{AccountRecord, EscrowDetails, Market};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, Certificate, CloseReason, Coin, Dec, DeploymentId,
@@ -229,11 +229,11 @@ impl Market {
         let open = index.open_orders.iter().filter_map(|id| self.order_book(id));
         let orders: Vec<Order> = open.clone().map(|o| o.order.clone()).collect();
         // Bids on open orders are added with those orders.
-        let live = Index::of(&index.bids, provider).filter(|id| !index.open_orders.contains(id));
+        let live = ActiveRecords::of(&index.bids, provider).filter(|id| !index.open_orders.contains(id));
         let live = live.filter_map(|id| self.order_book(id));
         let bids = open.chain(live).filter_map(|o| o.bids.get(provider));
         let bids: Vec<Bid> = bids.map(|b| b.bid.clone()).collect();
-        let leased = Index::of(&index.leases, provider).filter_map(|id| self.order_book(id));
+        let leased = ActiveRecords::of(&index.leases, provider).filter_map(|id| self.order_book(id));
         let leases: Vec<LeaseRecord> = leased
             .filter_map(|o| o.live_lease_of(provider))
             .map(lease_record)

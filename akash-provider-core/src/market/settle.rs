@@ -1,6 +1,6 @@
 //! Settlement of an escrow account: earnings of the leases, payouts, and insufficient funds.
 
-use super::book::{DeploymentBook, Ending, LeaseBook, TxContext};
+use super::book::{CloseCause, DeploymentBook, LeaseBook, TxContext};
 use super::escrow::{ONE, split_whole};
 use super::ledger::Ledger;
 use crate::types::{Dec, Denom, Height};
@@ -94,7 +94,7 @@ impl DeploymentBook {
     /// detects the shortage.
     pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
-            self.end(cx, Ending::InsufficientFunds);
+            self.end(cx, CloseCause::InsufficientFunds);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of tenants and auditors.
 
-use super::book::{DeploymentBook, Ending, GroupBook, Index, LeaseBook, TxContext};
+use super::book::{ActiveRecords, CloseCause, DeploymentBook, GroupBook, LeaseBook, TxContext};
 use super::escrow::{Escrow, to_dec};
 use super::{MIN_DEPLOYMENT_DEPOSIT, Market, Rejection};
 use crate::types::{
@@ -178,9 +178,9 @@ impl Market {
         let (book, mut cx) = self.open_active(id)?;
         // Settled first, because the remaining funds determine the reason of the close.
         let ending = if book.settle(cx.height) {
-            Ending::InsufficientFunds
+            CloseCause::InsufficientFunds
         } else {
-            Ending::Owner
+            CloseCause::Owner
         };
         book.end(&mut cx, ending);
         Ok(cx.events)
@@ -206,7 +206,7 @@ impl Market {
         if let Some(group) = book.group_mut(id) {
             group.group.state = GroupState::Paused;
             cx.events.push(ChainEvent::GroupPaused { id: id.clone() });
-            group.end_order(&mut cx, Ending::Owner);
+            group.end_order(&mut cx, CloseCause::Owner);
         }
         if overdrawn {
             book.close_overdrawn(&mut cx);
@@ -236,7 +236,7 @@ impl Market {
         // Settled first, because a closed lease earns nothing for these blocks.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
-            group.end(&mut cx, Ending::Owner);
+            group.end(&mut cx, CloseCause::Owner);
         }
         if overdrawn {
             book.close_overdrawn(&mut cx);
@@ -284,7 +284,7 @@ impl Market {
                 reason: None,
             });
             order.lease = Some(new_lease(id, &price, reclamation, cx.height));
-            Index::add(&mut cx.index.leases, id);
+            ActiveRecords::add(&mut cx.index.leases, id);
             cx.events.push(ChainEvent::LeaseCreated {
                 id: id.clone(),
                 price,

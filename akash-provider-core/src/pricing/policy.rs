@@ -21,7 +21,7 @@ use crate::types::{DecCoin, Denom};
 use bigdecimal::{BigDecimal, Zero};
 pub use file::{Amount, Period, PolicyFile, Prices, Rule, Scarcity, VERSION, When};
 use std::collections::{BTreeMap, BTreeSet};
-use when::Orders;
+use when::OrderMatcher;
 
 /// Maximum number of rules, because each order is compared with each rule.
 const RULES_MAX: usize = 1_000;
@@ -78,8 +78,8 @@ pub struct Quote {
 pub struct Policy {
     prices: PriceList,
     minimum: BTreeMap<Denom, Dec>,
-    scarcity: Vec<Step>,
-    rules: Vec<Decision>,
+    scarcity: Vec<ScarcityStep>,
+    rules: Vec<PricingRule>,
 }
 
 /// Prices of the resources, converted to each accepted denomination.
@@ -87,15 +87,15 @@ pub struct Policy {
 struct PriceList(BTreeMap<Denom, Scale>);
 
 #[derive(Debug, Clone)]
-struct Step {
+struct ScarcityStep {
     above: Dec,
     multiply: Dec,
 }
 
 #[derive(Debug, Clone)]
-struct Decision {
+struct PricingRule {
     name: String,
-    orders: Orders,
+    orders: OrderMatcher,
     is_denied: bool,
     prices: Option<PriceList>,
     multiply: Option<Dec>,
@@ -126,11 +126,14 @@ impl Policy {
                 let problem = format!("`{}` is the name of two rules", rule.name);
                 return Err(PolicyError::new(format!("{at}.name"), problem));
             }
-            if rules.last().is_some_and(|last: &Decision| last.orders.is_all()) {
+            if rules
+                .last()
+                .is_some_and(|last: &PricingRule| last.orders.is_all())
+            {
                 let problem = "the rule never applies: the previous rule matches every order";
                 return Err(PolicyError::new(at, problem));
             }
-            rules.push(Decision::new(&at, rule, &conversion)?);
+            rules.push(PricingRule::new(&at, rule, &conversion)?);
         }
         Ok(Self {
             prices: PriceList::new("prices", file.prices, &conversion)?,
@@ -190,7 +193,7 @@ impl Policy {
     }
 
     /// Returns the first rule that matches an order, or an error if this rule denies the order.
-    fn rule(&self, request: &PriceRequest) -> Result<Option<&Decision>, PriceError> {
+    fn rule(&self, request: &PriceRequest) -> Result<Option<&PricingRule>, PriceError> {
         let met = self.rules.iter().find(|rule| rule.orders.has(request));
         match met {
             Some(rule) if rule.is_denied => Err(PriceError::Denied {
@@ -200,7 +203,7 @@ impl Policy {
         }
     }
 
-    fn scale<'a>(&'a self, denom: &Denom, rule: Option<&'a Decision>) -> Result<&'a Scale, PriceError> {
+    fn scale<'a>(&'a self, denom: &Denom, rule: Option<&'a PricingRule>) -> Result<&'a Scale, PriceError> {
         let own = rule.and_then(|rule| rule.prices.as_ref());
         let PriceList(prices) = own.unwrap_or(&self.prices);
         prices.get(denom).ok_or_else(|| PriceError::NoDenomination {
@@ -217,7 +220,7 @@ impl Policy {
         &self,
         request: &PriceRequest,
         denom: &Denom,
-        rule: Option<&Decision>,
+        rule: Option<&PricingRule>,
     ) -> Result<(Dec, Vec<(String, Dec)>, Dec), PriceError> {
         let base = self.scale(denom, rule)?.sum(request)?;
         let of_rule = rule.and_then(|rule| Some((format!("rule `{}`", rule.name), rule.multiply?)));
@@ -253,7 +256,7 @@ impl super::PricingStrategy for Policy {
     }
 }
 
-impl Decision {
+impl PricingRule {
     fn new(at: &str, rule: Rule, conversion: &Conversion) -> Result<Self, PolicyError> {
         if rule.name.trim().is_empty() || rule.name.len() > NAME_MAX {
             let problem = format!("a rule needs a name of at most {NAME_MAX} bytes");
@@ -271,7 +274,7 @@ impl Decision {
             .multiply
             .map(|amount| factor(&format!("{at}.multiply"), &amount));
         Ok(Self {
-            orders: Orders::new(at, rule.when)?,
+            orders: OrderMatcher::new(at, rule.when)?,
             name: rule.name,
             is_denied: rule.deny,
             prices: prices.transpose()?,
@@ -341,9 +344,9 @@ impl Conversion {
     }
 }
 
-fn steps(steps: Vec<Scarcity>) -> Result<Vec<Step>, PolicyError> {
+fn steps(steps: Vec<Scarcity>) -> Result<Vec<ScarcityStep>, PolicyError> {
     at_most("scarcity", steps.len(), STEPS_MAX)?;
-    let mut made: Vec<Step> = Vec::new();
+    let mut made: Vec<ScarcityStep> = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
         let at = format!("scarcity[{number}]");
         let above = decimal(&format!("{at}.above"), step.above.number())?;
@@ -352,7 +355,7 @@ fn steps(steps: Vec<Scarcity>) -> Result<Vec<Step>, PolicyError> {
             return Err(PolicyError::new(format!("{at}.above"), problem));
         }
         let multiply = factor(&format!("{at}.multiply"), &step.multiply)?;
-        made.push(Step { above, multiply });
+        made.push(ScarcityStep { above, multiply });
     }
     Ok(made)
 }

@@ -192,8 +192,8 @@ impl Scale {
             .chain(self.gpu.rates())
     }
 
-    fn totals(&self, request: &PriceRequest) -> Result<Totals, PriceError> {
-        let mut totals = Totals {
+    fn totals(&self, request: &PriceRequest) -> Result<ResourceTotals, PriceError> {
+        let mut totals = ResourceTotals {
             cpu: 0,
             memory: 0,
             storage: vec![0; self.storage.len()],
@@ -226,7 +226,7 @@ impl Scale {
         Ok(totals)
     }
 
-    fn terms<'a>(&'a self, totals: &'a Totals) -> impl Iterator<Item = (&'a Rate, Quantity)> {
+    fn terms<'a>(&'a self, totals: &'a ResourceTotals) -> impl Iterator<Item = (&'a Rate, Quantity)> {
         let fixed = [
             (&self.cpu, Quantity::Whole(totals.cpu)),
             (&self.memory, Quantity::Bytes(totals.memory)),
@@ -246,11 +246,11 @@ impl Scale {
     }
 
     /// Returns the sum, computed with 128-bit integers, or `None` on overflow.
-    fn quick_sum(&self, totals: &Totals) -> Option<Dec> {
+    fn quick_sum(&self, totals: &ResourceTotals) -> Option<Dec> {
         rate::quick_sum(self.terms(totals))
     }
 
-    fn exact_sum(&self, totals: &Totals) -> Result<Dec, PriceError> {
+    fn exact_sum(&self, totals: &ResourceTotals) -> Result<Dec, PriceError> {
         rate::exact_sum(self.terms(totals)).ok_or(PriceError::TooLarge)
     }
 }
@@ -268,7 +268,7 @@ impl super::PricingStrategy for Scale {
     }
 }
 
-struct Totals {
+struct ResourceTotals {
     cpu: u128,
     memory: u128,
     /// Number of bytes for each configured class, in the sequence of `Scale::storage`.

@@ -24,7 +24,7 @@ use super::{PriceError, PriceRequest, PricingStrategy, price_of};
 use crate::error::{Error, ErrorKind};
 use crate::types::price::{Dec, ParseDecError};
 use crate::types::{DecCoin, Denom};
-use process::{Outcome, RunError};
+use process::{ProcessOutput, RunError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -213,7 +213,7 @@ impl From<RunError> for ScriptError {
     }
 }
 
-fn read_price(outcome: &Outcome, denom: &Denom) -> Result<DecCoin, ScriptError> {
+fn read_price(outcome: &ProcessOutput, denom: &Denom) -> Result<DecCoin, ScriptError> {
     if !outcome.status.success() {
         return Err(ScriptError::Exit {
             status: outcome.status,

@@ -14,7 +14,7 @@ use crate::runtime::handle_requests::RequestQueue;
 use crate::runtime::lifecycle::ProgressSender;
 use crate::runtime::recorded_engine::RecordedEngine;
 use crate::runtime::state_writer::StateStore;
-use crate::runtime::{Parts, Ports};
+use crate::runtime::{Ports, RuntimeParts};
 use crate::types::Now;
 use std::sync::{Arc, OnceLock};
 
@@ -164,7 +164,7 @@ impl ProviderBuilder {
             chain,
             pricing,
         };
-        let parts = Parts {
+        let parts = RuntimeParts {
             brain: RecordedEngine::new(brain, self.recorder),
             config,
             ports,

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::inventory::Explanation;
 use crate::manifest::{Hashes, Manifest};
 use crate::runtime::handle_requests::{self, HandleRequest};
-use crate::runtime::lifecycle::Progress;
+use crate::runtime::lifecycle::ProviderProgress;
 use crate::runtime::meter::Meter;
 use crate::types::{Address, CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -29,7 +29,7 @@ use tokio::time::timeout;
 #[derive(Debug, Clone)]
 pub struct ProviderHandle {
     asks: mpsc::Sender<HandleRequest>,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<ProviderProgress>,
     /// Status when the provider was built.
     first_status: Arc<Status>,
     last_status: Arc<OnceLock<Arc<Status>>>,
@@ -40,7 +40,7 @@ pub struct ProviderHandle {
 impl ProviderHandle {
     pub(crate) fn new(
         asks: mpsc::Sender<HandleRequest>,
-        progress: watch::Receiver<Progress>,
+        progress: watch::Receiver<ProviderProgress>,
         first_status: Arc<Status>,
         last_status: Arc<OnceLock<Arc<Status>>>,
         limit: Duration,
@@ -273,8 +273,8 @@ impl ProviderHandle {
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.
     pub async fn wait_ready(&self) -> Result<(), Error> {
-        let over = |p: &Progress| p.lifecycle >= Lifecycle::Shutdown;
-        let ready = |p: &Progress| p.lifecycle == Lifecycle::Running && p.chain_known;
+        let over = |p: &ProviderProgress| p.lifecycle >= Lifecycle::Shutdown;
+        let ready = |p: &ProviderProgress| p.lifecycle == Lifecycle::Running && p.chain_known;
         let mut progress = self.progress.clone();
         match progress.wait_for(|p| over(p) || ready(p)).await {
             Ok(p) if ready(&p) => Ok(()),

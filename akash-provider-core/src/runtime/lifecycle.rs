@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// Progress of a provider. The handles of the provider read this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Progress {
+pub(crate) struct ProviderProgress {
     pub(crate) lifecycle: Lifecycle,
     /// Whether the loop runs and responds.
     pub(crate) begun: bool,
@@ -20,11 +20,11 @@ pub(crate) struct Progress {
 
 /// Sender of the progress, owned by the provider. Dropping the sender ends the lifecycle.
 #[derive(Debug)]
-pub(crate) struct ProgressSender(watch::Sender<Progress>);
+pub(crate) struct ProgressSender(watch::Sender<ProviderProgress>);
 
 impl ProgressSender {
-    pub(crate) fn new() -> (Self, watch::Receiver<Progress>) {
-        let (sender, receiver) = watch::channel(Progress::default());
+    pub(crate) fn new() -> (Self, watch::Receiver<ProviderProgress>) {
+        let (sender, receiver) = watch::channel(ProviderProgress::default());
         (Self(sender), receiver)
     }
 

@@ -28,9 +28,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
-type Counts<K> = BTreeMap<K, u64>;
+type KeyCounts<K> = BTreeMap<K, u64>;
 
-fn add<K: Ord>(counts: &mut Counts<K>, key: K) {
+fn add<K: Ord>(counts: &mut KeyCounts<K>, key: K) {
     *counts.entry(key).or_default() += 1;
 }
 
@@ -56,18 +56,18 @@ struct MeterCounts {
     revenue: Revenue,
     earnings: Earnings,
     pricing: DurationHistogram,
-    bids: Counts<(&'static str, &'static str)>,
-    calls: Counts<(&'static str, &'static str)>,
+    bids: KeyCounts<(&'static str, &'static str)>,
+    calls: KeyCounts<(&'static str, &'static str)>,
     call_durations: BTreeMap<&'static str, DurationHistogram>,
-    manifests: Counts<&'static str>,
+    manifests: KeyCounts<&'static str>,
     /// Pending requests with a manifest.
     submissions: FxHashSet<RequestId>,
-    health: Counts<&'static str>,
-    lease_ends: Counts<&'static str>,
+    health: KeyCounts<&'static str>,
+    lease_ends: KeyCounts<&'static str>,
     closed_leases: u64,
     monitors: Monitors,
     leases: (u64, u64),
-    withdrawals: Counts<&'static str>,
+    withdrawals: KeyCounts<&'static str>,
     scans: ScanTimes,
     deposits: Deposits,
     engine: EngineCounts,
@@ -87,17 +87,17 @@ impl Default for MeterCounts {
             revenue: Revenue::default(),
             earnings: Earnings::default(),
             pricing: DurationHistogram::new(&GO_BOUNDS),
-            bids: Counts::new(),
-            calls: Counts::new(),
+            bids: KeyCounts::new(),
+            calls: KeyCounts::new(),
             call_durations: BTreeMap::new(),
-            manifests: Counts::new(),
+            manifests: KeyCounts::new(),
             submissions: FxHashSet::default(),
-            health: Counts::new(),
-            lease_ends: Counts::new(),
+            health: KeyCounts::new(),
+            lease_ends: KeyCounts::new(),
             closed_leases: 0,
             monitors: Monitors::default(),
             leases: (0, 0),
-            withdrawals: Counts::new(),
+            withdrawals: KeyCounts::new(),
             scans: ScanTimes::new(),
             deposits: Deposits::default(),
             engine: EngineCounts::default(),

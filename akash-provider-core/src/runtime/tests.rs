@@ -58,7 +58,7 @@ impl Setup {
     fn parts(
         self,
     ) -> (
-        Parts<ScriptedMachine>,
+        RuntimeParts<ScriptedMachine>,
         ProviderHandle,
         Arc<Mutex<Memory>>,
         Arc<FakeBus>,
@@ -73,7 +73,7 @@ impl Setup {
         let last_status = Arc::new(OnceLock::new());
         let limit = self.config.manifest_request_timeout;
         let handle = ProviderHandle::new(asks, progress, Arc::default(), Arc::clone(&last_status), limit);
-        let parts = Parts {
+        let parts = RuntimeParts {
             brain: ScriptedMachine {
                 memory: Arc::clone(&memory),
                 reaction: self.reaction,

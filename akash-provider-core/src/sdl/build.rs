@@ -1,7 +1,7 @@
 //! Builds groups and manifest from a document. The hash and the comparison with the chain depend on the ids,
 //! the sequence numbers and the order of all parts. For this reason, they are the same as in the Akash tools.
 
-use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
+use super::document::{Compute, Document, Expose, Params, Placement, SdlService, SdlVersion};
 use super::fault::{ErrorKind, Location, SdlError};
 use crate::manifest::{
     self, Credentials, Manifest, ServiceExpose, ServiceParams, StorageParams, Tee, expose_order,
@@ -59,8 +59,8 @@ pub(super) fn build(document: &Document) -> Result<BuildOutput, SdlError> {
             // Version 2.0 creates a unit for each service; in version 2.1 services with the same profile
             // share a unit.
             let shared = match document.version {
-                Version::V2_0 => None,
-                Version::V2_1 => group
+                SdlVersion::V2_0 => None,
+                SdlVersion::V2_1 => group
                     .profiles
                     .iter()
                     .position(|profile| *profile == placed.profile),
@@ -145,7 +145,7 @@ fn start(name: &str, infra: &Placement) -> Building {
 }
 
 /// Adds the confidential-computing type of a service to the required attributes of its placement.
-fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
+fn confidential(group: &mut Building, service: &SdlService) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
     };
@@ -284,13 +284,13 @@ fn params(params: &Params) -> ServiceParams {
 
 /// Returns the registry login of a service. In version 2.0, the mail address is dropped and white space is
 /// not trimmed.
-fn credentials(version: Version, credentials: &Credentials) -> Credentials {
+fn credentials(version: SdlVersion, credentials: &Credentials) -> Credentials {
     match version {
-        Version::V2_0 => Credentials {
+        SdlVersion::V2_0 => Credentials {
             email: String::new(),
             ..credentials.clone()
         },
-        Version::V2_1 => Credentials {
+        SdlVersion::V2_1 => Credentials {
             host: credentials.host.trim().to_owned(),
             email: credentials.email.trim().to_owned(),
             username: credentials.username.trim().to_owned(),

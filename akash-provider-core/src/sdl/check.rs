@@ -1,7 +1,7 @@
 //! Checks of references between the parts of a document.
 
 use super::diagnostics::Diagnostics;
-use super::document::{Compute, DeploymentEntry, Document, PlacementEntry, Service, To, Version};
+use super::document::{Compute, DeploymentEntry, Document, PlacementEntry, SdlService, SdlVersion, To};
 use super::fault::{ErrorKind, Location, SdlError, truncated};
 use crate::manifest::Proto;
 use crate::types::Storage;
@@ -89,7 +89,7 @@ struct Ips<'a> {
     ports: BTreeMap<(&'a str, u16, Proto), &'a Location>,
 }
 
-fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, notes: &mut Diagnostics) {
+fn endpoints<'a>(document: &Document, service: &'a SdlService, ips: &mut Ips<'a>, notes: &mut Diagnostics) {
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
             notes.keep(check_ip(document, to));
@@ -130,7 +130,7 @@ fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
     Ok(())
 }
 
-fn confidential(service: &Service, compute: &Compute) -> Result<(), SdlError> {
+fn confidential(service: &SdlService, compute: &Compute) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
     };
@@ -145,7 +145,7 @@ fn confidential(service: &Service, compute: &Compute) -> Result<(), SdlError> {
     Ok(())
 }
 
-fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut Diagnostics) {
+fn volumes(version: SdlVersion, service: &SdlService, compute: &Compute, notes: &mut Diagnostics) {
     let none = BTreeMap::new();
     let mounts = service.params.as_ref().map_or(&none, |params| &params.storage);
     let mut taken = BTreeMap::new();
@@ -169,7 +169,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
             notes.wrong(spot.error(ErrorKind::Reference, problem, "give each volume its own path"));
         }
         // The tools of the network check this in version 2.1 only.
-        if volume.is_ram() && mount.read_only && version == Version::V2_1 {
+        if volume.is_ram() && mount.read_only && version == SdlVersion::V2_1 {
             let problem = "a volume in memory cannot be read-only";
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "remove `readOnly`"));
         }
@@ -195,7 +195,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
 /// Reports a persistent volume that a service uses but does not mount. Returns an error for SDL version 2.0
 /// if the service has no mounts at all. Otherwise adds a warning.
 fn unmounted(
-    version: Version,
+    version: SdlVersion,
     spot: &Location,
     volume: &Storage,
     nothing: bool,
@@ -206,7 +206,7 @@ fn unmounted(
         truncated(&volume.name)
     );
     let help = "add a `mount` for the volume under `params.storage` of the service";
-    if version == Version::V2_0 && nothing {
+    if version == SdlVersion::V2_0 && nothing {
         return Err(missing(spot, problem, help));
     }
     notes.warn(spot.warning(problem, help));

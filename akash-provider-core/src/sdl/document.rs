@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum SdlVersion {
     /// Each service has its own resource unit.
     V2_0,
     /// The services of a placement that have the same compute profile are in one resource unit.
@@ -56,9 +56,9 @@ impl<T> Deref for NamedParts<T> {
 
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) version: Version,
+    pub(super) version: SdlVersion,
     pub(super) services_line: u32,
-    pub(super) services: NamedParts<Service>,
+    pub(super) services: NamedParts<SdlService>,
     pub(super) compute: NamedParts<Compute>,
     pub(super) placements: NamedParts<Placement>,
     pub(super) deployment_line: u32,
@@ -85,7 +85,7 @@ impl Document {
 }
 
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct SdlService {
     pub(super) spot: Location,
     pub(super) image: String,
     pub(super) command: Option<Vec<String>>,

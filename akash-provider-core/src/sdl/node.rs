@@ -24,7 +24,7 @@ pub const MAX_KEY: usize = 256;
 
 /// Parsed value, with the line on which it starts.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) line: u32,
     pub(super) content: Content,
     /// Number of nodes in this tree, including the nodes of each alias.
@@ -36,8 +36,8 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) enum Content {
     Scalar(Scalar),
-    List(Vec<Rc<Node>>),
-    Map(Vec<(Key, Rc<Node>)>),
+    List(Vec<Rc<YamlNode>>),
+    Map(Vec<(YamlKey, Rc<YamlNode>)>),
 }
 
 /// Scalar as written in the text. `plain` is true for an unquoted scalar.
@@ -48,12 +48,12 @@ pub(super) struct Scalar {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(super) struct YamlKey {
     pub(super) line: u32,
     pub(super) text: String,
 }
 
-impl Node {
+impl YamlNode {
     /// Returns whether the value is `null`, `~` or empty.
     pub(super) fn is_null(&self) -> bool {
         match &self.content {
@@ -69,7 +69,7 @@ impl Node {
 ///
 /// # Errors
 /// Returns an error for a text that is too large, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
-pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlError> {
+pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<YamlNode>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(
             "{} bytes are more than the {MAX_BYTES} an SDL may have",
@@ -137,12 +137,12 @@ fn deepened(text: &str, line: usize) -> Option<String> {
     None
 }
 
-fn read(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, ReadError> {
+fn read(text: &str, notes: &mut Diagnostics) -> Result<Rc<YamlNode>, ReadError> {
     let mut options = Options::default();
     // A feature that other crates of a build can enable; comment events are not supported here.
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
-    let mut tree = Tree::default();
+    let mut tree = YamlTree::default();
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| unread(&error))?;
         // A tagged node starts with its tag, which may be on a line before its content.
@@ -192,18 +192,18 @@ struct OpenContainer {
     anchor: usize,
     content: Content,
     /// Key of the next value.
-    key: Option<Key>,
+    key: Option<YamlKey>,
 }
 
 #[derive(Default)]
-struct Tree {
+struct YamlTree {
     open: Vec<OpenContainer>,
-    anchors: BTreeMap<usize, Rc<Node>>,
-    root: Option<Rc<Node>>,
+    anchors: BTreeMap<usize, Rc<YamlNode>>,
+    root: Option<Rc<YamlNode>>,
     nodes: usize,
 }
 
-impl Tree {
+impl YamlTree {
     fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), SdlError> {
         match event {
             Event::Alias(id) => {
@@ -270,7 +270,7 @@ impl Tree {
                 (size.saturating_add(entries.len()), height)
             }
         };
-        let node = Rc::new(Node {
+        let node = Rc::new(YamlNode {
             line,
             content,
             size: size.saturating_add(1),
@@ -283,7 +283,7 @@ impl Tree {
     }
 
     /// Adds a complete node to the innermost open list or map, or as the root.
-    fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
+    fn place(&mut self, node: Rc<YamlNode>, line: u32) -> Result<(), SdlError> {
         self.nodes += 1;
         if node.size > MAX_NODES || self.nodes > MAX_NODES {
             let problem =
@@ -314,7 +314,7 @@ impl Tree {
         Ok(())
     }
 
-    fn key(&self, node: &Node, line: u32) -> Result<Key, SdlError> {
+    fn key(&self, node: &YamlNode, line: u32) -> Result<YamlKey, SdlError> {
         let Content::Scalar(scalar) = &node.content else {
             let problem = "a key is a list or a map";
             return Err(self
@@ -333,7 +333,7 @@ impl Tree {
             );
             return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
         }
-        Ok(Key {
+        Ok(YamlKey {
             line,
             text: scalar.text.clone(),
         })
@@ -341,7 +341,7 @@ impl Tree {
 
     /// Replaces the merge keys (`<<`) of a map with the entries of the referenced maps. Duplicate keys are an
     /// error.
-    fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
+    fn merge(&self, entries: Vec<(YamlKey, Rc<YamlNode>)>) -> Result<Vec<(YamlKey, Rc<YamlNode>)>, SdlError> {
         // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();
         for (key, _) in &entries {
@@ -376,7 +376,7 @@ impl Tree {
         Ok(all)
     }
 
-    fn duplicate(&self, key: &Key) -> SdlError {
+    fn duplicate(&self, key: &YamlKey) -> SdlError {
         let problem = format!("the key `{}` occurs twice", truncated(&key.text));
         self.spot(key.line)
             .error(ErrorKind::DuplicateKey, problem, "keep one of them")
@@ -421,7 +421,7 @@ impl Tree {
     }
 }
 
-fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
+fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<YamlNode>>) -> (usize, usize) {
     nodes.fold((0, 0), |(size, height): (usize, usize), node| {
         (size.saturating_add(node.size), height.max(node.height))
     })

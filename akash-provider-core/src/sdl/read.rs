@@ -5,22 +5,24 @@ mod service;
 mod value;
 
 use super::diagnostics::Diagnostics;
-use super::document::{Compute, DeploymentEntry, Document, NamedParts, Placement, PlacementEntry, Version};
+use super::document::{
+    Compute, DeploymentEntry, Document, NamedParts, Placement, PlacementEntry, SdlVersion,
+};
 use super::fault::{ErrorKind, Location, SdlError, truncated};
-use super::node::Node;
+use super::node::YamlNode;
 use super::scalar;
 use std::time::Duration;
-use value::{Fields, ValueRef};
+use value::{MapFields, ValueRef};
 
 /// Reads the whole document. Errors in one part do not hide errors in others.
 ///
 /// # Errors
 /// Returns an error when the root is not a map.
-pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document, SdlError> {
+pub(super) fn document(root: &YamlNode, notes: &mut Diagnostics) -> Result<Document, SdlError> {
     let top = ValueRef::top(root).map()?;
     let version = version(&top, notes);
     // With a default for an invalid version, the rest is still read, so that all errors are reported at once.
-    let version = notes.keep(version).unwrap_or(Version::V2_0);
+    let version = notes.keep(version).unwrap_or(SdlVersion::V2_0);
     let fields = [
         "version",
         "include",
@@ -62,7 +64,7 @@ pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document,
     })
 }
 
-fn profiles(top: &Fields<'_>, notes: &mut Diagnostics) -> (NamedParts<Compute>, NamedParts<Placement>) {
+fn profiles(top: &MapFields<'_>, notes: &mut Diagnostics) -> (NamedParts<Compute>, NamedParts<Placement>) {
     let Some(at) = top.get("profiles") else {
         return Default::default();
     };
@@ -101,7 +103,7 @@ fn named<T>(
     named
 }
 
-fn version(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Version, SdlError> {
+fn version(top: &MapFields<'_>, notes: &mut Diagnostics) -> Result<SdlVersion, SdlError> {
     const HELP: &str = "write `version: \"2.0\"` or `version: \"2.1\"`";
     let at = top.required("version", HELP)?;
     let text = at.text()?;
@@ -122,13 +124,13 @@ fn version(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Version, SdlErro
         *part = number.parse().map_err(|_| bad())?;
     }
     match parts {
-        [2, 0, 0] => Ok(Version::V2_0),
+        [2, 0, 0] => Ok(SdlVersion::V2_0),
         parts if parts >= [2, 1, 0] => {
             if parts != [2, 1, 0] {
                 let problem = format!("version `{}` is unknown and treated as 2.1", truncated(text));
                 notes.warn(at.spot.warning(problem, HELP));
             }
-            Ok(Version::V2_1)
+            Ok(SdlVersion::V2_1)
         }
         _ => Err(bad()),
     }
@@ -188,7 +190,7 @@ fn endpoint(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Location, SdlE
     Ok(at.spot.clone())
 }
 
-fn reclamation(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Option<Duration>, SdlError> {
+fn reclamation(top: &MapFields<'_>, notes: &mut Diagnostics) -> Result<Option<Duration>, SdlError> {
     const HELP: &str = "write a whole number and a unit, for example `24h`";
     let Some(at) = top.present("reclamation") else {
         return Ok(None);

@@ -5,7 +5,7 @@ use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster;
 use akash_provider_core::engine::machines::deployment::{
-    AcceptedManifest, Action, Deployment, Input, Origin, Phase, Submission,
+    AcceptedManifest, Deployment, DeploymentAction, DeploymentInput, DeploymentPhase, Origin, Submission,
 };
 use akash_provider_core::engine::{Call, Refusal, RefusalKind, RequestId};
 use akash_provider_core::manifest::{Group, Manifest};
@@ -129,16 +129,16 @@ impl DeploymentWorld {
             budget,
             wrong: None,
         };
-        world.feed(Input::LeaseAdded {
+        world.feed(DeploymentInput::LeaseAdded {
             lease: bid_id(),
             deadline: Some(deadline),
             origin,
         })
     }
 
-    fn feed(mut self, input: Input) -> Self {
+    fn feed(mut self, input: DeploymentInput) -> Self {
         let mut out = Vec::new();
-        self.touched |= matches!(input, Input::Recorded(_));
+        self.touched |= matches!(input, DeploymentInput::Recorded(_));
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         for action in out {
             self.act(action);
@@ -146,9 +146,9 @@ impl DeploymentWorld {
         self
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: DeploymentAction) {
         match action {
-            Action::Call(call) => {
+            DeploymentAction::Call(call) => {
                 if self.in_flight.is_some() {
                     self.wrong = Some("two calls in flight");
                 }
@@ -158,7 +158,7 @@ impl DeploymentWorld {
                     other => panic!("unexpected call of a deployment: {other:?}"),
                 });
             }
-            Action::Check(..) => {
+            DeploymentAction::Check(..) => {
                 let refusal = Refusal {
                     kind: RefusalKind::InvalidManifest,
                     message: "wrong".to_owned(),
@@ -169,25 +169,25 @@ impl DeploymentWorld {
                     Err(refusal)
                 };
                 self.claimed |= checked.is_ok();
-                *self = self.clone().feed(Input::Checked(checked));
+                *self = self.clone().feed(DeploymentInput::Checked(checked));
             }
-            Action::Undo(_) => {
+            DeploymentAction::Undo(_) => {
                 self.claimed = false;
                 self.doubt = true;
             }
-            Action::CancelEnd(_) => self.ended = 0,
-            Action::ListCluster => {
+            DeploymentAction::CancelEnd(_) => self.ended = 0,
+            DeploymentAction::ListCluster => {
                 self.due = true;
                 self.disproven = false;
             }
-            Action::Reply(RequestId(id), result) => {
+            DeploymentAction::Reply(RequestId(id), result) => {
                 *self.replies.entry(id).or_default() += 1;
                 if result.is_ok() && !self.recorded {
                     self.wrong = Some("accepted before the manifest was durable");
                 }
             }
-            Action::Deliver { .. } => self.delivered = true,
-            Action::EndLease(..) => {
+            DeploymentAction::Deliver { .. } => self.delivered = true,
+            DeploymentAction::EndLease(..) => {
                 self.ended += 1;
                 if self.delivered {
                     self.wrong = Some("a lease with a manifest was ended");
@@ -212,13 +212,13 @@ impl DeploymentWorld {
                     self.wrong = Some("a lease was ended before its deadline");
                 }
             }
-            Action::Publish(_) | Action::Unexpected => {}
+            DeploymentAction::Publish(_) | DeploymentAction::Unexpected => {}
         }
     }
 
     /// Adds one next state for each possible response to the pending query of the workloads.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
-        let listed = |unusable: Option<&str>, conclusive| Input::Listed {
+        let listed = |unusable: Option<&str>, conclusive| DeploymentInput::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),
             conclusive,
         };
@@ -247,7 +247,7 @@ impl DeploymentWorld {
             ));
         }
         next.delivered = true;
-        let found = Input::LeaseAdded {
+        let found = DeploymentInput::LeaseAdded {
             lease: bid_id(),
             deadline: None,
             origin: Origin::Recorded,
@@ -259,7 +259,7 @@ impl DeploymentWorld {
     }
 
     fn completions(&self, all: &mut Vec<(String, Self)>) {
-        let complete = |input: Input, cost: u8, recorded: bool| {
+        let complete = |input: DeploymentInput, cost: u8, recorded: bool| {
             let mut next = self.clone();
             next.in_flight = None;
             next.budget -= cost;
@@ -271,29 +271,32 @@ impl DeploymentWorld {
             Some(InFlight::Fetch) => {
                 all.push((
                     "record read".to_owned(),
-                    complete(Input::Fetched(Ok(Some(record()))), 0, false),
+                    complete(DeploymentInput::Fetched(Ok(Some(record()))), 0, false),
                 ));
                 if self.budget > 0 {
                     all.push((
                         "not found".to_owned(),
-                        complete(Input::Fetched(Ok(None)), 1, false),
+                        complete(DeploymentInput::Fetched(Ok(None)), 1, false),
                     ));
                     all.push((
                         "chain unavailable".to_owned(),
-                        complete(Input::Fetched(Err(transient())), 1, false),
+                        complete(DeploymentInput::Fetched(Err(transient())), 1, false),
                     ));
                 }
             }
             Some(InFlight::Record) => {
-                all.push(("recorded".to_owned(), complete(Input::Recorded(Ok(())), 0, true)));
+                all.push((
+                    "recorded".to_owned(),
+                    complete(DeploymentInput::Recorded(Ok(())), 0, true),
+                ));
                 if self.budget > 0 {
                     all.push((
                         "cluster unavailable".to_owned(),
-                        complete(Input::Recorded(Err(transient())), 1, false),
+                        complete(DeploymentInput::Recorded(Err(transient())), 1, false),
                     ));
                     all.push((
                         "cluster refuses".to_owned(),
-                        complete(Input::Recorded(Err(permanent())), 1, false),
+                        complete(DeploymentInput::Recorded(Err(permanent())), 1, false),
                     ));
                 }
             }
@@ -304,7 +307,7 @@ impl DeploymentWorld {
 impl World for DeploymentWorld {
     fn successors(&self) -> Vec<(String, Self)> {
         let mut all = Vec::new();
-        if *self.machine.phase() == Phase::Done {
+        if *self.machine.phase() == DeploymentPhase::Done {
             return all;
         }
         self.completions(&mut all);
@@ -317,7 +320,7 @@ impl World for DeploymentWorld {
                 next.replies.insert(id, 0);
                 all.push((
                     format!("submit valid={valid}"),
-                    next.feed(Input::Submit(submission(id))),
+                    next.feed(DeploymentInput::Submit(submission(id))),
                 ));
             }
         }
@@ -326,19 +329,20 @@ impl World for DeploymentWorld {
             next.lease = false;
             all.push((
                 "lease ended".to_owned(),
-                next.feed(Input::LeaseRemoved(bid_id())).feed(Input::Closed),
+                next.feed(DeploymentInput::LeaseRemoved(bid_id()))
+                    .feed(DeploymentInput::Closed),
             ));
         }
         if let Some(at) = self.machine.mono_deadline() {
             let mut next = self.clone();
             next.clock.mono = next.clock.mono.max(at);
-            all.push(("clock".to_owned(), next.feed(Input::Wake)));
+            all.push(("clock".to_owned(), next.feed(DeploymentInput::Wake)));
         }
         if let (Some(at), 1..) = (self.machine.block_deadline(&self.clock.cx()), self.blocks) {
             let mut next = self.clone();
             next.blocks -= 1;
             next.clock.block_time = next.clock.block_time.max(at);
-            all.push(("blocks".to_owned(), next.feed(Input::Wake)));
+            all.push(("blocks".to_owned(), next.feed(DeploymentInput::Wake)));
         }
         if self.doubt || self.due || self.unusable {
             self.lists(&mut all);
@@ -346,7 +350,7 @@ impl World for DeploymentWorld {
         if !self.clock.stopping {
             let mut next = self.clone();
             next.clock.stopping = true;
-            all.push(("shutdown".to_owned(), next.feed(Input::Shutdown)));
+            all.push(("shutdown".to_owned(), next.feed(DeploymentInput::Shutdown)));
         }
         all
     }
@@ -362,7 +366,7 @@ impl World for DeploymentWorld {
             return Some("a lease was ended twice".to_owned());
         }
         let rest = self.in_flight.is_none() && self.machine.mono_deadline().is_none();
-        let done = *self.machine.phase() == Phase::Done;
+        let done = *self.machine.phase() == DeploymentPhase::Done;
         if (rest || done) && self.replies.values().any(|answers| *answers == 0) {
             return Some("every_request_gets_one_reply: no reply".to_owned());
         }

@@ -3,7 +3,7 @@
 use crate::fixture::{Clock, bid_id, order_id, price, transient};
 use crate::search::{World, explore};
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::machines::escrow::{Action, Escrow, Input, Phase};
+use akash_provider_core::engine::machines::escrow::{Escrow, EscrowAction, EscrowInput, EscrowPhase};
 use akash_provider_core::types::{
     BidId, BlockTime, Dec, Deployment, DeploymentRecord, EscrowAccount, GroupId, Height, Lease, LeaseState,
     Msg, OrderId, TxOutcome,
@@ -61,7 +61,7 @@ impl EscrowWorld {
             wrong: None,
         };
         let (now, due) = (clock.block_time, Some(clock.block_time.plus(BLOCK)));
-        let add = |gseq| Input::LeaseAdded {
+        let add = |gseq| EscrowInput::LeaseAdded {
             lease: lease(gseq),
             due,
             check_at: now,
@@ -69,11 +69,13 @@ impl EscrowWorld {
         world.feed(add(1)).feed(add(2))
     }
 
-    fn feed(mut self, input: Input) -> Self {
+    fn feed(mut self, input: EscrowInput) -> Self {
         let mut out = Vec::new();
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         for action in out {
-            let Action::Call(call) = action else { continue };
+            let EscrowAction::Call(call) = action else {
+                continue;
+            };
             if self.in_flight.is_some() {
                 self.wrong = Some("two calls in flight");
             }
@@ -126,7 +128,7 @@ impl EscrowWorld {
     }
 
     fn completions(&self, all: &mut Vec<(String, Self)>) {
-        let complete = |input: Input, cost: u8, change: &dyn Fn(&mut Self)| {
+        let complete = |input: EscrowInput, cost: u8, change: &dyn Fn(&mut Self)| {
             let mut next = self.clone();
             next.in_flight = None;
             next.budget -= cost;
@@ -137,21 +139,21 @@ impl EscrowWorld {
         match self.in_flight {
             None => {}
             Some(InFlight::Check) => {
-                let read = Input::Fetched(Ok(Some(self.record())));
+                let read = EscrowInput::Fetched(Ok(Some(self.record())));
                 all.push(("money read".to_owned(), complete(read, 0, &|_| {})));
                 if self.budget > 0 {
                     all.push((
                         "unreadable".to_owned(),
-                        complete(Input::Fetched(Err(transient())), 1, &|_| {}),
+                        complete(EscrowInput::Fetched(Err(transient())), 1, &|_| {}),
                     ));
                     all.push((
                         "not found".to_owned(),
-                        complete(Input::Fetched(Ok(None)), 1, &|_| {}),
+                        complete(EscrowInput::Fetched(Ok(None)), 1, &|_| {}),
                     ));
                 }
             }
             Some(InFlight::Withdraw) => {
-                let landed = Input::Tx(Ok(TxOutcome::Committed {
+                let landed = EscrowInput::Tx(Ok(TxOutcome::Committed {
                     height: self.clock.height,
                 }));
                 let land = |world: &mut Self| {
@@ -162,7 +164,7 @@ impl EscrowWorld {
                 };
                 all.push(("paid out".to_owned(), complete(landed, 0, &land)));
                 if self.budget > 0 {
-                    let unknown = || Input::Tx(Ok(TxOutcome::Unknown { expires }));
+                    let unknown = || EscrowInput::Tx(Ok(TxOutcome::Unknown { expires }));
                     let fly = |world: &mut Self| world.flying = Some(expires);
                     all.push((
                         "outcome unknown, unconfirmed".to_owned(),
@@ -170,7 +172,7 @@ impl EscrowWorld {
                     ));
                     all.push((
                         "not sent".to_owned(),
-                        complete(Input::Tx(Err(transient())), 1, &|_| {}),
+                        complete(EscrowInput::Tx(Err(transient())), 1, &|_| {}),
                     ));
                 }
             }
@@ -181,7 +183,7 @@ impl EscrowWorld {
 impl World for EscrowWorld {
     fn successors(&self) -> Vec<(String, Self)> {
         let mut all = Vec::new();
-        if *self.machine.phase() == Phase::Done {
+        if *self.machine.phase() == EscrowPhase::Done {
             return all;
         }
         self.completions(&mut all);
@@ -193,13 +195,16 @@ impl World for EscrowWorld {
             next.clock.block_time = next.clock.block_time.plus(BLOCK).max(due);
             let now = next.clock.block_time;
             next.flying = next.flying.filter(|expires| *expires >= now);
-            all.push(("block".to_owned(), next.feed(Input::Wake)));
+            all.push(("block".to_owned(), next.feed(EscrowInput::Wake)));
         }
         if self.leases > 0 {
             let mut next = self.clone();
             let gone = lease(u32::from(self.leases));
             next.leases -= 1;
-            all.push(("a lease ends".to_owned(), next.feed(Input::LeaseRemoved(gone))));
+            all.push((
+                "a lease ends".to_owned(),
+                next.feed(EscrowInput::LeaseRemoved(gone)),
+            ));
         }
         if !self.empty {
             all.push((
@@ -214,11 +219,11 @@ impl World for EscrowWorld {
             let mut next = self.clone();
             next.clock.leader = false;
             next.budget -= 1;
-            all.push(("deposed".to_owned(), next.feed(Input::Wake)));
+            all.push(("deposed".to_owned(), next.feed(EscrowInput::Wake)));
         } else if !self.clock.leader {
             let mut next = self.clone();
             next.clock.leader = true;
-            all.push(("becomes leader again".to_owned(), next.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), next.feed(EscrowInput::Wake)));
         }
         all
     }
@@ -227,7 +232,7 @@ impl World for EscrowWorld {
         if let Some(wrong) = self.wrong {
             return Some(wrong.to_owned());
         }
-        let done = *self.machine.phase() == Phase::Done;
+        let done = *self.machine.phase() == EscrowPhase::Done;
         if done && self.leases > 0 {
             return Some("the machine ended while a lease was live".to_owned());
         }

@@ -4,7 +4,7 @@ use crate::fixture::{Clock, bid_id, order_id, permanent, price, spec, transient}
 use crate::search::{World, explore};
 use akash_provider_core::bidding::Decline;
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::machines::order::{Action, Input, Order, Outcome, Phase};
+use akash_provider_core::engine::machines::order::{Order, OrderAction, OrderInput, OrderStage, Outcome};
 use akash_provider_core::types::{
     self, Agreement, Bid, BidState, BlockTime, Msg, Observed, OrderState, TxError, TxOutcome,
 };
@@ -94,32 +94,34 @@ impl OrderWorld {
         world
     }
 
-    fn feed(mut self, input: Input) -> Self {
+    fn feed(mut self, input: OrderInput) -> Self {
         let mut out = Vec::new();
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         self.act(out);
         self
     }
 
-    fn act(&mut self, actions: Vec<Action>) {
+    fn act(&mut self, actions: Vec<OrderAction>) {
         for action in actions {
             match action {
-                Action::Call(call) => self.call(call),
-                Action::Judge => *self = self.clone().feed(Input::Judged(Ok(()))),
-                Action::Reserve => {
+                OrderAction::Call(call) => self.call(call),
+                OrderAction::Judge => *self = self.clone().feed(OrderInput::Judged(Ok(()))),
+                OrderAction::Reserve => {
                     self.reserved = true;
-                    *self = self.clone().feed(Input::Reserved(Ok(Arc::new(spec().resources))));
+                    *self = self
+                        .clone()
+                        .feed(OrderInput::Reserved(Ok(Arc::new(spec().resources))));
                 }
-                Action::Count => {
+                OrderAction::Count => {
                     self.two_calls |= self.in_flight.is_some();
                     self.in_flight = Some(InFlight::Count);
                 }
-                Action::AdjustReservation(_)
-                | Action::DepositRejected { .. }
-                | Action::AwaitBalance { .. }
-                | Action::AwaitParameters => {}
-                Action::Unreserve => self.reserved = false,
-                Action::Publish(_) | Action::Unexpected => {}
+                OrderAction::AdjustReservation(_)
+                | OrderAction::DepositRejected { .. }
+                | OrderAction::AwaitBalance { .. }
+                | OrderAction::AwaitParameters => {}
+                OrderAction::Unreserve => self.reserved = false,
+                OrderAction::Publish(_) | OrderAction::Unexpected => {}
             }
         }
     }
@@ -135,7 +137,7 @@ impl OrderWorld {
             Call::FetchBid(_) => InFlight::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => InFlight::Create,
             Call::Broadcast(Msg::CloseBid { .. }) => {
-                self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(Outcome::Lost));
+                self.lost_then_closed |= matches!(self.machine.phase(), OrderStage::Done(Outcome::Lost));
                 InFlight::Close
             }
             other => panic!("unexpected call of an order: {other:?}"),
@@ -143,11 +145,11 @@ impl OrderWorld {
     }
 
     /// Delivers the completion of the pending call, unless the machine is done.
-    fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
+    fn complete(&self, input: OrderInput, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;
         change(&mut next);
-        if matches!(next.machine.phase(), Phase::Done(_)) {
+        if matches!(next.machine.phase(), OrderStage::Done(_)) {
             next
         } else {
             next.feed(input)
@@ -195,10 +197,10 @@ impl OrderWorld {
             landed.land_close()
         };
         let input = match result {
-            Ok(()) => Input::Tx(Ok(TxOutcome::Committed { height: 11 })),
+            Ok(()) => OrderInput::Tx(Ok(TxOutcome::Committed { height: 11 })),
             Err(error) => {
                 let (code, log) = ("market/0".to_owned(), String::new());
-                Input::Tx(Ok(TxOutcome::Rejected { error, code, log }))
+                OrderInput::Tx(Ok(TxOutcome::Rejected { error, code, log }))
             }
         };
         all.push((
@@ -209,7 +211,7 @@ impl OrderWorld {
             return;
         }
         let expires = BlockTime(self.clock.block_time.0 + EXPIRY);
-        let unknown = || Input::Tx(Ok(TxOutcome::Unknown { expires }));
+        let unknown = || OrderInput::Tx(Ok(TxOutcome::Unknown { expires }));
         if result.is_ok() {
             let mut hidden = landed.clone();
             hidden.budget -= 1;
@@ -223,21 +225,21 @@ impl OrderWorld {
             w.unconfirmed.push(Unconfirmed { create, expires });
         });
         all.push((format!("{name} outcome unknown, unconfirmed"), added));
-        let unsent = self.complete(Input::Tx(Err(transient())), |w| w.budget -= 1);
+        let unsent = self.complete(OrderInput::Tx(Err(transient())), |w| w.budget -= 1);
         all.push((format!("{name} not sent"), unsent));
     }
 
     fn counted(&self, all: &mut Vec<(String, Self)>) {
         let fail = |w: &mut Self| w.budget -= 1;
-        let counted = Input::Counted(Ok(Ok(())));
+        let counted = OrderInput::Counted(Ok(Ok(())));
         all.push(("bids counted".to_owned(), self.complete(counted, |_| {})));
         let full = Decline::OrderFull { bids: 21, limit: 20 };
-        let full = Input::Counted(Ok(Err(full)));
+        let full = OrderInput::Counted(Ok(Err(full)));
         all.push(("too many bids".to_owned(), self.complete(full, |_| {})));
         if self.budget > 0 {
-            let away = Input::Counted(Err(transient()));
+            let away = OrderInput::Counted(Err(transient()));
             all.push(("bids not counted".to_owned(), self.complete(away, fail)));
-            let never = Input::Counted(Err(permanent()));
+            let never = OrderInput::Counted(Err(permanent()));
             all.push(("bids cannot be counted".to_owned(), self.complete(never, fail)));
         }
     }
@@ -247,14 +249,14 @@ impl OrderWorld {
         match &self.in_flight {
             None => {}
             Some(InFlight::Order) => {
-                let found = Input::Fetched(Ok(Some(Arc::new(record(self.order)))));
+                let found = OrderInput::Fetched(Ok(Some(Arc::new(record(self.order)))));
                 all.push(("order fetched".to_owned(), self.complete(found, |_| {})));
                 if self.budget > 0 {
                     all.push((
                         "order not found yet".to_owned(),
-                        self.complete(Input::Fetched(Ok(None)), fail),
+                        self.complete(OrderInput::Fetched(Ok(None)), fail),
                     ));
-                    let gone = Input::Fetched(Err(permanent()));
+                    let gone = OrderInput::Fetched(Err(permanent()));
                     all.push(("order unreadable".to_owned(), self.complete(gone, fail)));
                 }
             }
@@ -262,20 +264,20 @@ impl OrderWorld {
             Some(InFlight::Price) => {
                 all.push((
                     "priced".to_owned(),
-                    self.complete(Input::Priced(Ok(price(5))), |_| {}),
+                    self.complete(OrderInput::Priced(Ok(price(5))), |_| {}),
                 ));
                 all.push((
                     "price too high".to_owned(),
-                    self.complete(Input::Priced(Ok(price(50))), |_| {}),
+                    self.complete(OrderInput::Priced(Ok(price(50))), |_| {}),
                 ));
                 if self.budget > 0 {
                     all.push((
                         "pricing unavailable".to_owned(),
-                        self.complete(Input::Priced(Err(transient())), fail),
+                        self.complete(OrderInput::Priced(Err(transient())), fail),
                     ));
                     all.push((
                         "no price".to_owned(),
-                        self.complete(Input::Priced(Err(permanent())), fail),
+                        self.complete(OrderInput::Priced(Err(permanent())), fail),
                     ));
                 }
             }
@@ -289,7 +291,7 @@ impl OrderWorld {
                         resources_offer: Vec::new(),
                         reclamation_window: None,
                     });
-                    Input::BidFetched(Ok(Observed {
+                    OrderInput::BidFetched(Ok(Observed {
                         value,
                         height,
                         agreement: Agreement::Single,
@@ -302,7 +304,7 @@ impl OrderWorld {
                 if self.budget > 0 {
                     all.push((
                         "bid unreadable".to_owned(),
-                        self.complete(Input::BidFetched(Err(transient())), fail),
+                        self.complete(OrderInput::BidFetched(Err(transient())), fail),
                     ));
                     all.push((
                         "bid read stale".to_owned(),
@@ -365,13 +367,13 @@ impl OrderWorld {
             later.clock.mono = later.clock.mono.max(at);
             later.clock.block_time = later.clock.block_time.plus(passed);
             later.expire();
-            all.push(("clock".to_owned(), later.feed(Input::Wake)));
+            all.push(("clock".to_owned(), later.feed(OrderInput::Wake)));
         }
         if let Some(at) = self.machine.block_deadline() {
             let mut later = self.clone();
             later.clock.block_time = later.clock.block_time.max(at);
             later.expire();
-            all.push(("blocks".to_owned(), later.feed(Input::Wake)));
+            all.push(("blocks".to_owned(), later.feed(OrderInput::Wake)));
         }
     }
 
@@ -386,22 +388,22 @@ impl OrderWorld {
         if !self.clock.stopping {
             let mut stopping = self.clone();
             stopping.clock.stopping = true;
-            all.push(("shutdown".to_owned(), stopping.feed(Input::Shutdown)));
+            all.push(("shutdown".to_owned(), stopping.feed(OrderInput::Shutdown)));
         }
         if self.switches > 0 && self.clock.leader {
             let mut deposed = self.clone();
             deposed.clock.leader = false;
-            all.push(("deposed".to_owned(), deposed.feed(Input::Wake)));
+            all.push(("deposed".to_owned(), deposed.feed(OrderInput::Wake)));
         } else if !self.clock.leader {
             let mut leads = self.clone();
             leads.clock.leader = true;
             leads.switches -= 1;
-            all.push(("becomes leader again".to_owned(), leads.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), leads.feed(OrderInput::Wake)));
         }
         if self.budget > 0 {
             let mut doubted = self.clone();
             doubted.budget -= 1;
-            all.push(("doubt".to_owned(), doubted.feed(Input::BidMissing)));
+            all.push(("doubt".to_owned(), doubted.feed(OrderInput::BidMissing)));
         }
         if self.budget > 0 && !self.clock.displaced {
             let mut displaced = self.clone();
@@ -428,11 +430,11 @@ impl World for OrderWorld {
             let mut received = self.clone();
             received.events.pop_front();
             let input = match events {
-                MarketEvent::BidObserved => Input::BidObserved,
-                MarketEvent::BidClosed => Input::BidClosed,
-                MarketEvent::OrderClosed => Input::OrderClosed,
-                MarketEvent::Lost => Input::Lost,
-                MarketEvent::Won => Input::Won,
+                MarketEvent::BidObserved => OrderInput::BidObserved,
+                MarketEvent::BidClosed => OrderInput::BidClosed,
+                MarketEvent::OrderClosed => OrderInput::OrderClosed,
+                MarketEvent::Lost => OrderInput::Lost,
+                MarketEvent::Won => OrderInput::Won,
             };
             all.push((format!("event {events:?}"), received.feed(input)));
         }
@@ -499,8 +501,8 @@ impl OrderWorld {
             && self.machine.mono_deadline().is_none()
             && self.machine.block_deadline().is_none();
         let waits = match self.machine.phase() {
-            Phase::Done(_) | Phase::Open { .. } => true,
-            Phase::Ready { .. } => !self.clock.leader || self.clock.stopping,
+            OrderStage::Done(_) | OrderStage::Open { .. } => true,
+            OrderStage::Ready { .. } => !self.clock.leader || self.clock.stopping,
             _ => self.clock.stopping,
         };
         quiet && !waits
@@ -521,9 +523,9 @@ fn declined_order_has_a_reason() {
     let machine = Order::from_record(&Arc::new(record(OrderState::Open)), &mut out);
     let clock = Clock::new();
     let decline = Decline::AlreadyBid;
-    let machine = machine.transition(&clock.cx(), Input::Judged(Err(decline.clone())), &mut out);
+    let machine = machine.transition(&clock.cx(), OrderInput::Judged(Err(decline.clone())), &mut out);
     assert_eq!(
         machine.phase(),
-        &Phase::Done(Outcome::Declined(Box::new(decline)))
+        &OrderStage::Done(Outcome::Declined(Box::new(decline)))
     );
 }

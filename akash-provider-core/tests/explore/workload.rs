@@ -5,7 +5,7 @@ use crate::search::{World, explore};
 use akash_provider_core::cluster::{Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::Call;
 use akash_provider_core::engine::machines::workload::{
-    Action, CloseReport, ClusterLane, Input, ReportSource, Workload,
+    CloseReport, ClusterLane, ReportSource, Workload, WorkloadAction, WorkloadInput,
 };
 use akash_provider_core::manifest::Group;
 use akash_provider_core::types::{
@@ -103,7 +103,7 @@ impl WorkloadWorld {
         }
     }
 
-    fn feed(mut self, input: Input) -> Self {
+    fn feed(mut self, input: WorkloadInput) -> Self {
         let mut out = Vec::new();
         self.machine = self.machine.transition(&self.clock.cx(), input, &mut out);
         for action in out {
@@ -112,21 +112,21 @@ impl WorkloadWorld {
         self
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: WorkloadAction) {
         match action {
-            Action::Cluster(call) => self.cluster_call(&call),
-            Action::Chain(call) => self.chain_call(&call),
-            Action::RequestPermission if self.tripped => self.breaker_asked = true,
-            Action::RequestPermission => *self = self.clone().feed(Input::Granted),
-            Action::CancelRequest => self.breaker_asked = false,
-            Action::LeaseFound(_) => {}
-            Action::Remove(_) => {
+            WorkloadAction::Cluster(call) => self.cluster_call(&call),
+            WorkloadAction::Chain(call) => self.chain_call(&call),
+            WorkloadAction::RequestPermission if self.tripped => self.breaker_asked = true,
+            WorkloadAction::RequestPermission => *self = self.clone().feed(WorkloadInput::Granted),
+            WorkloadAction::CancelRequest => self.breaker_asked = false,
+            WorkloadAction::LeaseFound(_) => {}
+            WorkloadAction::Remove(_) => {
                 self.removed = true;
                 if self.runs && self.clock.leader {
                     self.wrong = Some("capacity was released while the workload ran");
                 }
             }
-            Action::Publish(_) | Action::Unexpected => {}
+            WorkloadAction::Publish(_) | WorkloadAction::Unexpected => {}
         }
     }
 
@@ -168,7 +168,7 @@ impl WorkloadWorld {
     }
 
     fn cluster_done(&self, all: &mut Vec<(String, Self)>) {
-        let complete = |input: Input, runs: bool, cost: u8| {
+        let complete = |input: WorkloadInput, runs: bool, cost: u8| {
             let mut next = self.clone();
             next.cluster = None;
             next.runs = runs;
@@ -178,9 +178,12 @@ impl WorkloadWorld {
         match self.cluster {
             None => {}
             Some(InFlightCluster::Deploy) => {
-                all.push(("deployed".to_owned(), complete(Input::Deployed(Ok(())), true, 0)));
+                all.push((
+                    "deployed".to_owned(),
+                    complete(WorkloadInput::Deployed(Ok(())), true, 0),
+                ));
                 if self.budget > 0 {
-                    let failed = || Input::Deployed(Err(transient()));
+                    let failed = || WorkloadInput::Deployed(Err(transient()));
                     all.push(("deploy failed half-way".to_owned(), complete(failed(), true, 1)));
                     all.push(("deploy failed".to_owned(), complete(failed(), self.runs, 1)));
                 }
@@ -188,14 +191,14 @@ impl WorkloadWorld {
             Some(InFlightCluster::Teardown) => {
                 all.push((
                     "torn down".to_owned(),
-                    complete(Input::TornDown(Ok(Teardown::Done)), false, 0),
+                    complete(WorkloadInput::TornDown(Ok(Teardown::Done)), false, 0),
                 ));
                 if self.budget > 0 {
-                    let going = Input::TornDown(Ok(Teardown::InProgress));
+                    let going = WorkloadInput::TornDown(Ok(Teardown::InProgress));
                     all.push(("still terminating".to_owned(), complete(going, true, 1)));
                     all.push((
                         "teardown failed".to_owned(),
-                        complete(Input::TornDown(Err(transient())), true, 1),
+                        complete(WorkloadInput::TornDown(Err(transient())), true, 1),
                     ));
                 }
             }
@@ -220,8 +223,8 @@ impl WorkloadWorld {
         LeaseRecord { lease, payment: None }
     }
 
-    fn seen(&self, value: Option<LeaseRecord>, height: u64, agreement: Agreement) -> Input {
-        Input::LeaseFetched(Box::new(Ok(Observed {
+    fn seen(&self, value: Option<LeaseRecord>, height: u64, agreement: Agreement) -> WorkloadInput {
+        WorkloadInput::LeaseFetched(Box::new(Ok(Observed {
             value,
             height,
             agreement,
@@ -229,7 +232,7 @@ impl WorkloadWorld {
     }
 
     fn chain_done(&self, all: &mut Vec<(String, Self)>) {
-        let complete = |input: Input, cost: u8| {
+        let complete = |input: WorkloadInput, cost: u8| {
             let mut next = self.clone();
             next.chain = None;
             next.budget -= cost;
@@ -248,7 +251,7 @@ impl WorkloadWorld {
                     all.push(("lease not found".to_owned(), complete(none, 1)));
                     let lie = self.seen(Some(self.record(LeaseState::Closed)), later, Agreement::Disputed);
                     all.push(("one endpoint reports closed".to_owned(), complete(lie, 1)));
-                    let away = Input::LeaseFetched(Box::new(Err(transient())));
+                    let away = WorkloadInput::LeaseFetched(Box::new(Err(transient())));
                     all.push(("lease unreadable".to_owned(), complete(away, 1)));
                 }
             }
@@ -299,7 +302,7 @@ impl WorkloadWorld {
             if world.removed {
                 world
             } else {
-                world.feed(Input::Tx(input))
+                world.feed(WorkloadInput::Tx(input))
             }
         };
         all.push((
@@ -336,8 +339,8 @@ impl WorkloadWorld {
             let mut received = self.clone();
             received.events.pop_front();
             let input = match *events {
-                LeaseEvent::Closed => Input::CloseReported(self.received(ReportSource::Chain)),
-                LeaseEvent::Reclaiming(deadline) => Input::Reclaiming(deadline),
+                LeaseEvent::Closed => WorkloadInput::CloseReported(self.received(ReportSource::Chain)),
+                LeaseEvent::Reclaiming(deadline) => WorkloadInput::Reclaiming(deadline),
             };
             all.push((format!("event {events:?}"), received.feed(input)));
             let mut missed = self.clone();
@@ -350,16 +353,16 @@ impl WorkloadWorld {
             scanned.scanned = true;
             let reclamation = self.record(self.state).lease.reclamation;
             let input = if self.state.is_live() {
-                Input::Live(reclamation)
+                WorkloadInput::Live(reclamation)
             } else {
-                Input::CloseReported(self.received(ReportSource::Scan))
+                WorkloadInput::CloseReported(self.received(ReportSource::Scan))
             };
             all.push(("full scan".to_owned(), scanned.feed(input)));
         }
         if self.state.is_live() && self.budget > 0 {
             let mut missed = self.clone();
             missed.budget -= 1;
-            let received = Input::CloseReported(self.received(ReportSource::Scan));
+            let received = WorkloadInput::CloseReported(self.received(ReportSource::Scan));
             all.push((
                 "a scan does not list the live lease".to_owned(),
                 missed.feed(received),
@@ -381,20 +384,23 @@ impl WorkloadWorld {
         if self.manifests > 0 {
             let mut next = self.clone();
             next.manifests -= 1;
-            let input = Input::SetSpec(deployment(u64::from(self.manifests)), Vec::new());
+            let input = WorkloadInput::SetSpec(deployment(u64::from(self.manifests)), Vec::new());
             all.push(("manifest".to_owned(), next.feed(input)));
         }
         if self.healths > 0 && self.runs {
             for health in [Health::Good, Health::Bad, Health::Unknown] {
                 let mut next = self.clone();
                 next.healths -= 1;
-                all.push((format!("health {health:?}"), next.feed(Input::Health(health))));
+                all.push((
+                    format!("health {health:?}"),
+                    next.feed(WorkloadInput::Health(health)),
+                ));
             }
             let mut next = self.clone();
             next.healths -= 1;
             all.push((
                 "the cluster responds again".to_owned(),
-                next.feed(Input::RetrySoon),
+                next.feed(WorkloadInput::RetrySoon),
             ));
         }
         if self.ends > 0 {
@@ -406,7 +412,7 @@ impl WorkloadWorld {
                 next.ends -= 1;
                 all.push((
                     format!("end: {reason:?}"),
-                    next.feed(Input::End { reason, granted }),
+                    next.feed(WorkloadInput::End { reason, granted }),
                 ));
             }
         }
@@ -414,17 +420,17 @@ impl WorkloadWorld {
             let mut next = self.clone();
             next.breaker_asked = false;
             next.tripped = false;
-            all.push(("breaker released".to_owned(), next.feed(Input::Granted)));
+            all.push(("breaker released".to_owned(), next.feed(WorkloadInput::Granted)));
         }
         if self.clock.leader && self.budget > 0 {
             let mut next = self.clone();
             next.clock.leader = false;
             next.budget -= 1;
-            all.push(("deposed".to_owned(), next.feed(Input::Wake)));
+            all.push(("deposed".to_owned(), next.feed(WorkloadInput::Wake)));
         } else if !self.clock.leader {
             let mut next = self.clone();
             next.clock.leader = true;
-            all.push(("becomes leader again".to_owned(), next.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), next.feed(WorkloadInput::Wake)));
         }
         self.time(all);
     }
@@ -439,12 +445,12 @@ impl WorkloadWorld {
             let passed = at.since(later.clock.mono);
             later.clock.mono = later.clock.mono.max(at);
             later.clock.block_time = later.clock.block_time.plus(passed);
-            all.push(("clock".to_owned(), later.feed(Input::Wake)));
+            all.push(("clock".to_owned(), later.feed(WorkloadInput::Wake)));
         }
         if let Some(at) = self.machine.block_deadline() {
             let mut later = self.clone();
             later.clock.block_time = later.clock.block_time.max(at);
-            all.push(("blocks".to_owned(), later.feed(Input::Wake)));
+            all.push(("blocks".to_owned(), later.feed(WorkloadInput::Wake)));
         }
     }
 

@@ -5,10 +5,10 @@ use crate::{Bench, Failed, pick, print};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
-use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::labels::{CHAIN_ID, EXTRA, ISOLATION};
 use akash_provider_k8s::objects::{PriorState, render};
-use akash_provider_k8s::settings::{Isolation, Settings};
+use akash_provider_k8s::settings::{Isolation, KubeSettings};
 use akash_provider_k8s::write_client::WriteClient;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -43,7 +43,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let before = bench.provider.calls().await?;
     let began = Instant::now();
     let cluster = KubeCluster::connect(WriteClient::without_election(client.clone()), settings.clone())?;
-    let _inventory = KubeInventory::start(&client, &settings, &Options::default());
+    let _inventory = KubeInventory::start(&client, &settings, &CapacityOptions::default());
     timeout(PATIENCE, cluster.state().ready()).await?;
     let synced = began.elapsed();
     let found = cluster.deployments().await?.deployments;
@@ -68,7 +68,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
 }
 
 /// Creates the objects of a lease as the Go provider writes them.
-async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
+async fn make(client: &Client, settings: &KubeSettings, dseq: u64) -> Result<(), Failed> {
     let deployment = deployment(settings, 10_000 + dseq)?;
     let mut manifest = convert::to_manifest(&deployment, settings)?;
     strip(&mut manifest.metadata.annotations);

@@ -5,7 +5,7 @@ use crate::lease::{deployment, settings};
 use crate::{Bench, Failed, median, pick, print};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_k8s::cluster::KubeCluster;
-use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::write_client::WriteClient;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment as Workload;
@@ -34,7 +34,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let client = bench.provider.client()?;
     let cluster = KubeCluster::connect(WriteClient::without_election(client.clone()), settings.clone())?;
     cluster.state().ready().await;
-    let _inventory = KubeInventory::start(&client, &settings, &Options::default());
+    let _inventory = KubeInventory::start(&client, &settings, &CapacityOptions::default());
     let seen = watch(bench);
     // Warm-up of connections and caches.
     deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;

@@ -4,7 +4,7 @@
 //! and JSON.
 
 use crate::{Failed, LOAD, NODES, PODS, print};
-use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
+use akash_provider_k8s::operators::inventory::{InventoryOperator, InventoryOperatorOptions};
 use akash_provider_k8s::write_client::WriteClient;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -26,8 +26,10 @@ const WRITERS: usize = 32;
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
-    let operator =
-        InventoryOperator::start(&WriteClient::without_election(client.clone()), Options::default());
+    let operator = InventoryOperator::start(
+        &WriteClient::without_election(client.clone()),
+        InventoryOperatorOptions::default(),
+    );
     timeout(PATIENCE, operator.ready()).await?;
     let report = operator.reports().borrow().clone().ok_or("nothing is shown")?;
     let nodes = report.metrics().nodes.len();

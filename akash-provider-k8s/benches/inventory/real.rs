@@ -4,10 +4,10 @@ use crate::load::PROVIDER;
 use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, operated, peak_mib, print};
 use akash_provider_core::inventory::{Inventory, InventorySource};
 use akash_provider_k8s::inventory::{
-    Change, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, ObjectFacts, Options, PodFacts, StorageOptions,
-    Tally,
+    CapacityOptions, FactChange, InventoryKind, KubeInventory, LeaseFacts, NamespacedName, NodeFacts,
+    ObjectFacts, PodFacts, StorageOptions, Tally,
 };
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
 use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -60,9 +60,9 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
 
 /// Starts the inventory source, and measures the peak memory and the time until the first update.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
-    let settings = Settings::new(PROVIDER.parse()?);
+    let settings = KubeSettings::new(PROVIDER.parse()?);
     let began = Instant::now();
-    let source = KubeInventory::start(client, &settings, &Options::default());
+    let source = KubeInventory::start(client, &settings, &CapacityOptions::default());
     let mut updates = source.watch();
     let first = async {
         loop {
@@ -87,18 +87,21 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
 
 /// Lists all objects and counts the capacity. Then measures the time of an update and of a complete snapshot.
 async fn counted(client: &Client) -> Result<(), Failed> {
-    let settings = Settings::new(PROVIDER.parse()?);
+    let settings = KubeSettings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());
     pages::<Node>(client, "/api/v1/nodes", |node| {
-        tally.apply(Change::Set(Key::new("", name(&node)), node_fact(&node)?));
+        tally.apply(FactChange::Set(
+            NamespacedName::new("", name(&node)),
+            node_fact(&node)?,
+        ));
         Ok(())
     })
     .await?;
     let records = "/apis/akash.network/v2beta2/namespaces/lease/manifests";
     pages::<DynamicObject>(client, records, |object| {
         let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("lease of another provider")?;
-        tally.apply(Change::Set(
-            Key::new("", name(&object)),
+        tally.apply(FactChange::Set(
+            NamespacedName::new("", name(&object)),
             ObjectFacts::Lease(facts),
         ));
         Ok(())
@@ -129,12 +132,12 @@ fn node_fact(object: &Node) -> Result<ObjectFacts, Failed> {
     Ok(ObjectFacts::Node(facts))
 }
 
-fn pod_change(pod: &Pod) -> Change {
+fn pod_change(pod: &Pod) -> FactChange {
     let meta = &pod.metadata;
-    let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), name(pod));
+    let key = NamespacedName::new(meta.namespace.as_deref().unwrap_or_default(), name(pod));
     match PodFacts::from_object(pod) {
-        Some(facts) => Change::Set(key, ObjectFacts::Pod(facts)),
-        None => Change::Gone(Kind::Pod, key, meta.uid.as_deref().map(Into::into)),
+        Some(facts) => FactChange::Set(key, ObjectFacts::Pod(facts)),
+        None => FactChange::Gone(InventoryKind::Pod, key, meta.uid.as_deref().map(Into::into)),
     }
 }
 

@@ -6,19 +6,19 @@ use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceE
 use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
 };
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use std::sync::Arc;
 
 /// Returns the settings of a provider; `number` selects the address of its account.
-pub(crate) fn settings(number: u8) -> Result<Settings, Failed> {
-    let mut settings = Settings::new(Address::from_bytes(&[number; 20])?);
+pub(crate) fn settings(number: u8) -> Result<KubeSettings, Failed> {
+    let mut settings = KubeSettings::new(Address::from_bytes(&[number; 20])?);
     settings.chain_id = "bench".to_owned();
     settings.public_hostname = "provider.localhost".to_owned();
     Ok(settings)
 }
 
 /// Returns a deployment of one service with an HTTP port and a node port.
-pub(crate) fn deployment(settings: &Settings, dseq: u64) -> Result<WorkloadSpec, Failed> {
+pub(crate) fn deployment(settings: &KubeSettings, dseq: u64) -> Result<WorkloadSpec, Failed> {
     let owner = Address::from_bytes(&[200; 20])?;
     let group = GroupId {
         deployment: DeploymentId { owner, dseq },

@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counter of the memory of all log streams.
 #[derive(Debug)]
-pub(super) struct Budget {
-    usage: Mutex<Usage>,
+pub(super) struct LogMemoryBudget {
+    usage: Mutex<LogMemoryUsage>,
     tenant_max: usize,
     total_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Usage {
+struct LogMemoryUsage {
     total: usize,
     of_tenant: HashMap<Address, usize>,
 }
 
-impl Budget {
+impl LogMemoryBudget {
     /// Creates a counter with two limits in bytes: per tenant and in total.
     pub(super) fn new(tenant_max: usize, total_max: usize) -> Self {
         Self {
@@ -30,8 +30,8 @@ impl Budget {
     }
 
     /// Creates the memory counter of one stream of a tenant.
-    pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> Part {
-        Part {
+    pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> StreamBytes {
+        StreamBytes {
             of: Arc::clone(self),
             tenant: tenant.clone(),
             bytes: 0,
@@ -65,15 +65,15 @@ fn exceeded(owner: &str, most: usize) -> Error {
     Error::new(ErrorKind::Denied, "logs", message)
 }
 
-/// Number of bytes that the [`Budget`] counts for one stream. Dropping the value subtracts these bytes.
+/// Number of bytes that the [`LogMemoryBudget`] counts for one stream. Dropping the value subtracts these bytes.
 #[derive(Debug)]
-pub(super) struct Part {
-    of: Arc<Budget>,
+pub(super) struct StreamBytes {
+    of: Arc<LogMemoryBudget>,
     tenant: Address,
     bytes: usize,
 }
 
-impl Part {
+impl StreamBytes {
     /// Changes the counted number of bytes to `bytes`.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for StreamBytes {
     fn drop(&mut self) {
         // A decrease cannot fail.
         let _ = self.resize(0);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_error_names_the_limit_of_the_tenant_or_of_all_tenants() {
-        let budget = Arc::new(Budget::new(10 << 20, 15 << 20));
+        let budget = Arc::new(LogMemoryBudget::new(10 << 20, 15 << 20));
         let [mut first, mut second] = [1, 1].map(|one| budget.part(&tenant(one)));
         first.resize(6 << 20).unwrap();
         let refused = second.resize(5 << 20).unwrap_err();

@@ -1,7 +1,7 @@
 //! Events of a lease: the history, and with `follow` also later events.
 
 use super::{Access, task_stream, touch};
-use crate::state::{History, RecordedEvent, service_of};
+use crate::state::{EventHistory, RecordedEvent, service_of};
 use akash_provider_core::cluster::{EventOptions, LeaseEvent};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -30,7 +30,7 @@ impl Access {
             let message = "the watch of events is not synchronized";
             return Err(Error::new(ErrorKind::Unavailable, EVENTS, message));
         }
-        let reader = Reader {
+        let reader = EventReader {
             access: self.clone(),
             history: Arc::clone(self.state.history()),
             namespace: lease.namespace(),
@@ -48,14 +48,14 @@ impl Access {
     }
 }
 
-struct Reader {
+struct EventReader {
     access: Access,
-    history: Arc<History>,
+    history: Arc<EventHistory>,
     namespace: String,
     services: Vec<String>,
 }
 
-impl Reader {
+impl EventReader {
     /// Returns the events of the selected services after record number `last`, and the number of the newest
     /// record.
     fn after(&self, last: u64) -> (Vec<LeaseEvent>, u64) {

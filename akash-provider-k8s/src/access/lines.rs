@@ -27,7 +27,7 @@ struct Position {
 /// Parser that splits a log stream into lines. Lines of the container start with a timestamp and a space.
 /// Lines without a timestamp come from the node.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LogParser {
     limit: usize,
     buffer: Vec<u8>,
     open: Option<OpenLine>,
@@ -39,7 +39,7 @@ pub(super) struct Lines {
     part: Option<OpenLine>,
 }
 
-impl Lines {
+impl LogParser {
     /// Creates a splitter that returns lines longer than `limit` bytes in pieces.
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Lines {
         }
     }
 
-    /// Prepares for the next stream after a broken connection. The next stream must start at [`Lines::since`] or
+    /// Prepares for the next stream after a broken connection. The next stream must start at [`LogParser::since`] or
     /// earlier.
     pub(super) fn cut(&mut self) {
         // Frees the buffer too: the next connection may come late or never.

@@ -1,7 +1,7 @@
 //! Log lines of a lease from all replicas. With `follow`, also from replicas that start later.
 
-use super::budget::Part;
-use super::lines::Lines;
+use super::budget::StreamBytes;
+use super::lines::LogParser;
 use super::pods::{Replica, has_started, is_done, is_running, replicas};
 use super::{Access, task_stream, touch};
 use crate::error::from_kube;
@@ -38,8 +38,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Log lines and their size. The memory budget includes this size until the reader receives the lines.
-type Batch = Result<(Vec<LogLine>, Part), Error>;
-type Sender = mpsc::Sender<Batch>;
+type Batch = Result<(Vec<LogLine>, StreamBytes), Error>;
+type BatchSender = mpsc::Sender<Batch>;
 
 impl Access {
     /// Returns the log lines of a lease.
@@ -55,7 +55,7 @@ impl Access {
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
         self.check(LOGS, lease, &options.services)?;
-        let reader = Reader {
+        let reader = LogReader {
             access: self.clone(),
             namespace: lease.namespace(),
             tenant: lease.owner().clone(),
@@ -77,15 +77,15 @@ impl Access {
 }
 
 #[derive(Clone)]
-struct Reader {
+struct LogReader {
     access: Access,
     namespace: String,
     tenant: Address,
     options: Arc<LogOptions>,
 }
 
-impl Reader {
-    async fn run(self, sender: Sender) {
+impl LogReader {
+    async fn run(self, sender: BatchSender) {
         // Subscribes before the first read, so that no change is missed between the two.
         let mut touched = self.access.state.touched();
         let mut begun: BTreeSet<String> = BTreeSet::new();
@@ -141,7 +141,7 @@ enum End {
     Dropped,
     /// The connection broke or was silent for too long.
     Cut,
-    /// The buffered log lines exceed a memory limit of [`Budget`](super::budget::Budget).
+    /// The buffered log lines exceed a memory limit of [`LogMemoryBudget`](super::budget::LogMemoryBudget).
     Refused(Error),
 }
 
@@ -150,12 +150,12 @@ fn memory_of(line: &LogLine) -> usize {
 }
 
 struct ReplicaReader {
-    reader: Reader,
+    reader: LogReader,
     replica: Replica,
     tail: Option<u64>,
-    lines: Lines,
+    lines: LogParser,
     /// Memory counted for the unfinished line.
-    memory: Part,
+    memory: StreamBytes,
     back_off: ExponentialBackoff,
 }
 
@@ -169,18 +169,18 @@ fn back_off() -> ExponentialBackoff {
 }
 
 impl ReplicaReader {
-    fn new(reader: Reader, replica: Replica, tail: Option<u64>) -> Self {
+    fn new(reader: LogReader, replica: Replica, tail: Option<u64>) -> Self {
         Self {
             memory: reader.access.log_memory.part(&reader.tenant),
             reader,
             replica,
             tail,
-            lines: Lines::new(LINE_MAX),
+            lines: LogParser::new(LINE_MAX),
             back_off: back_off(),
         }
     }
 
-    async fn run(mut self, sender: Sender) {
+    async fn run(mut self, sender: BatchSender) {
         let access = self.reader.access.clone();
         let pods: Api<Pod> = Api::namespaced(access.client.clone(), &self.reader.namespace);
         let follow = self.reader.options.follow;
@@ -260,7 +260,7 @@ impl ReplicaReader {
         }
     }
 
-    async fn read(&mut self, stream: impl AsyncBufRead, sender: &Sender) -> End {
+    async fn read(&mut self, stream: impl AsyncBufRead, sender: &BatchSender) -> End {
         let mut stream = pin!(stream);
         loop {
             let mut lines = Vec::new();

@@ -1,6 +1,6 @@
 //! API calls of an apply, each with a timeout.
 
-use super::item::{Data, Id, Kind, data_of};
+use super::item::{Data, ItemKind, ObjectId, data_of};
 use super::plan::Delete;
 use super::{MANAGER, ownership};
 use crate::error::{from_kube, is_absent, within};
@@ -25,7 +25,7 @@ const APPLY: [&str; 2] = ["create", "patch"];
 
 /// Selects which part of each listed object is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum ReadScope {
     /// Metadata only.
     Metadata,
     /// Metadata, and for Secrets also the hashes of the data.
@@ -34,7 +34,7 @@ pub(crate) enum Read {
 
 /// API calls of one operation.
 #[derive(Clone)]
-pub(crate) struct Calls {
+pub(crate) struct KubeCalls {
     client: Client,
     limit: Duration,
     operation: &'static str,
@@ -42,15 +42,15 @@ pub(crate) struct Calls {
     gate: Option<LeadershipGate>,
 }
 
-impl std::fmt::Debug for Calls {
+impl std::fmt::Debug for KubeCalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls")
+        f.debug_struct("KubeCalls")
             .field("operation", &self.operation)
             .finish_non_exhaustive()
     }
 }
 
-impl Calls {
+impl KubeCalls {
     pub(crate) const fn new(client: Client, limit: Duration, operation: &'static str) -> Self {
         Self {
             client,
@@ -128,7 +128,7 @@ impl Calls {
     /// Applies an object (server-side apply). Fields of an earlier apply are removed if `body` lacks them.
     pub(crate) async fn apply(
         &self,
-        kind: Kind,
+        kind: ItemKind,
         ns: &str,
         name: &str,
         body: &Value,
@@ -287,7 +287,7 @@ impl Calls {
     /// has changed.
     pub(crate) async fn delete_version(
         &self,
-        kind: Kind,
+        kind: ItemKind,
         ns: &str,
         meta: &ObjectMeta,
     ) -> Result<bool, Error> {
@@ -348,7 +348,7 @@ impl Calls {
     }
 
     /// Makes the provider the manager of the fields of an adopted object. A missing object is not an error.
-    pub(crate) async fn take_over(&self, kind: Kind, ns: &str, name: &str) -> Result<(), Error> {
+    pub(crate) async fn take_over(&self, kind: ItemKind, ns: &str, name: &str) -> Result<(), Error> {
         self.take_over_as(&kind.resource(), ns, name).await
     }
 
@@ -400,7 +400,7 @@ impl Calls {
     /// UID.
     pub(crate) async fn delete(
         &self,
-        kind: Kind,
+        kind: ItemKind,
         ns: &str,
         name: &str,
         uid: Option<&str>,
@@ -456,10 +456,10 @@ impl Calls {
     }
 
     /// Lists the objects of a kind that have the labels of the provider.
-    pub(crate) async fn ours(&self, kind: Kind, ns: &str) -> Result<Vec<Delete>, Error> {
-        let found = self.listed(kind, Some(ns), Read::Metadata).await?;
+    pub(crate) async fn ours(&self, kind: ItemKind, ns: &str) -> Result<Vec<Delete>, Error> {
+        let found = self.listed(kind, Some(ns), ReadScope::Metadata).await?;
         let named = found.into_iter().map(|(meta, _)| Delete {
-            id: Id {
+            id: ObjectId {
                 kind,
                 name: meta.name.unwrap_or_default(),
             },
@@ -472,9 +472,9 @@ impl Calls {
     /// namespaces. `parts` selects whether the data of the objects is read.
     pub(crate) async fn listed(
         &self,
-        kind: Kind,
+        kind: ItemKind,
         ns: Option<&str>,
-        parts: Read,
+        parts: ReadScope,
     ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
         let selector = match ns {
             Some(ns) => labels::to_selector(&labels::selector(ns)),
@@ -486,10 +486,10 @@ impl Calls {
     /// Like [`listed`](Self::listed), with a label selector.
     pub(crate) async fn selected(
         &self,
-        kind: Kind,
+        kind: ItemKind,
         ns: Option<&str>,
         selector: &str,
-        parts: Read,
+        parts: ReadScope,
     ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
         let api: Api<DynamicObject> = match ns {
             Some(ns) => self.api(&kind.resource(), ns),
@@ -499,12 +499,12 @@ impl Calls {
         let mut found = Vec::new();
         for _ in 0..PAGES {
             let next = match parts {
-                Read::Metadata => {
+                ReadScope::Metadata => {
                     let page = within(self.limit, self.operation, api.list_metadata(&params)).await?;
                     found.extend(page.items.into_iter().map(|o| (o.metadata, Data::new())));
                     page.metadata.continue_
                 }
-                Read::Data => {
+                ReadScope::Data => {
                     let page = within(self.limit, self.operation, api.list(&params)).await?;
                     found.extend(page.items.into_iter().map(|o| (o.metadata, data_of(&o.data))));
                     page.metadata.continue_
@@ -537,9 +537,9 @@ mod tests {
             Err::<http::Response<Body>, _>(std::io::Error::other(asked))
         });
         let gate = LeadershipGate::new(false);
-        let calls = Calls::new(Client::new(nobody, "default"), Duration::from_secs(1), "route");
+        let calls = KubeCalls::new(Client::new(nobody, "default"), Duration::from_secs(1), "route");
         let calls = calls.guarded(gate.clone());
-        let resource = Kind::Secret.resource();
+        let resource = ItemKind::Secret.resource();
         let write = async || {
             calls
                 .apply_new(&resource, "ns", "name", &json!({}))

@@ -4,7 +4,7 @@
 //! other fields, such as labels and annotations, added fields are ignored. `POD` and `SPEC` list the values
 //! that the API server fills in.
 
-use super::item::Kind;
+use super::item::ItemKind;
 use super::subset::quantity;
 use crate::labels;
 use serde_json::{Map, Value};
@@ -26,37 +26,45 @@ const POD: [(&str, Filled); 8] = [
 ];
 
 /// Default values outside of pod templates, each with its kind and path.
-const SPEC: [(Kind, &str, Filled); 17] = [
-    (Kind::Deployment, "spec.progressDeadlineSeconds", "600"),
-    (Kind::StatefulSet, "spec.podManagementPolicy", r#""OrderedReady""#),
+const SPEC: [(ItemKind, &str, Filled); 17] = [
+    (ItemKind::Deployment, "spec.progressDeadlineSeconds", "600"),
     (
-        Kind::StatefulSet,
+        ItemKind::StatefulSet,
+        "spec.podManagementPolicy",
+        r#""OrderedReady""#,
+    ),
+    (
+        ItemKind::StatefulSet,
         "spec.persistentVolumeClaimRetentionPolicy",
         r#"{"whenDeleted":"Retain","whenScaled":"Retain"}"#,
     ),
-    (Kind::StatefulSet, "spec.serviceName", r#""""#),
+    (ItemKind::StatefulSet, "spec.serviceName", r#""""#),
     (
-        Kind::StatefulSet,
+        ItemKind::StatefulSet,
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
         "1",
     ),
     // Claims are immutable, and compared by the plan.
-    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.apiVersion", ANY),
-    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.kind", ANY),
-    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.status", ANY),
     (
-        Kind::StatefulSet,
+        ItemKind::StatefulSet,
+        "spec.volumeClaimTemplates.*.apiVersion",
+        ANY,
+    ),
+    (ItemKind::StatefulSet, "spec.volumeClaimTemplates.*.kind", ANY),
+    (ItemKind::StatefulSet, "spec.volumeClaimTemplates.*.status", ANY),
+    (
+        ItemKind::StatefulSet,
         "spec.volumeClaimTemplates.*.spec.volumeMode",
         ANY,
     ),
-    (Kind::Service, "spec.clusterIP", ANY),
-    (Kind::Service, "spec.clusterIPs", ANY),
-    (Kind::Service, "spec.ipFamilies", ANY),
-    (Kind::Service, "spec.ipFamilyPolicy", ANY),
-    (Kind::Service, "spec.ports.*.nodePort", ANY),
-    (Kind::Service, "spec.internalTrafficPolicy", r#""Cluster""#),
-    (Kind::Service, "spec.externalTrafficPolicy", r#""Cluster""#),
-    (Kind::Service, "spec.sessionAffinity", r#""None""#),
+    (ItemKind::Service, "spec.clusterIP", ANY),
+    (ItemKind::Service, "spec.clusterIPs", ANY),
+    (ItemKind::Service, "spec.ipFamilies", ANY),
+    (ItemKind::Service, "spec.ipFamilyPolicy", ANY),
+    (ItemKind::Service, "spec.ports.*.nodePort", ANY),
+    (ItemKind::Service, "spec.internalTrafficPolicy", r#""Cluster""#),
+    (ItemKind::Service, "spec.externalTrafficPolicy", r#""Cluster""#),
+    (ItemKind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
 /// Fields for which `false` and a missing value have different meanings.
@@ -72,22 +80,24 @@ const FALSE_COUNTS: [&str; 5] = [
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
 /// Returns the top-level fields that must equal the rendered fields.
-pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
+pub(crate) const fn roots(kind: ItemKind) -> &'static [&'static str] {
     match kind {
-        Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {
-            &["spec"]
-        }
-        Kind::ServiceAccount => &["automountServiceAccountToken"],
-        Kind::Role => &["rules"],
-        Kind::RoleBinding => &["roleRef", "subjects"],
+        ItemKind::NetworkPolicy
+        | ItemKind::ResourceQuota
+        | ItemKind::Deployment
+        | ItemKind::StatefulSet
+        | ItemKind::Service => &["spec"],
+        ItemKind::ServiceAccount => &["automountServiceAccountToken"],
+        ItemKind::Role => &["rules"],
+        ItemKind::RoleBinding => &["roleRef", "subjects"],
         // Secrets are compared by the hashes of their data.
-        Kind::Secret => &[],
+        ItemKind::Secret => &[],
     }
 }
 
 /// Returns the path of the first difference, or `None` for equal objects.
 #[must_use]
-pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
+pub fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option<String> {
     let mut comparison = Comparison::new(kind);
     comparison
         .differs(wanted, Some(live))
@@ -98,7 +108,7 @@ pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
 ///
 /// The patch fails for another object of the same name, and does not conflict with status writes.
 #[must_use]
-pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
+pub fn replacement(kind: ItemKind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
         return wanted.clone();
     };
@@ -111,17 +121,17 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
 
 /// Returns the live object without the default values of the API server. A field that `wanted` contains is
 /// never removed.
-pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
+pub(crate) fn without_defaults(kind: ItemKind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }
 
 struct Comparison {
-    kind: Kind,
+    kind: ItemKind,
     path: Vec<String>,
 }
 
 impl Comparison {
-    const fn new(kind: Kind) -> Self {
+    const fn new(kind: ItemKind) -> Self {
         let path = Vec::new();
         Self { kind, path }
     }

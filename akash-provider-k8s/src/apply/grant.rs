@@ -1,7 +1,7 @@
 //! Rights that a RoleBinding in the namespace of a lease gives to the account of the provider.
 
-use super::calls::Calls;
-use super::item::Kind;
+use super::calls::KubeCalls;
+use super::item::ItemKind;
 use crate::objects::{LEASE_ROLE, RBAC};
 use crate::rights;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -20,7 +20,7 @@ const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("create", "pods", Some("exec")),
 ];
 
-impl Calls {
+impl KubeCalls {
     /// Returns true if the account may bind the ClusterRole and is not an administrator.
     pub(crate) async fn may_bind_only(&self) -> Result<bool, Error> {
         let attributes = |verb: &str, group: &str, resource: &str, name: Option<&str>| ResourceAttributes {
@@ -86,6 +86,6 @@ pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
 }
 
 /// Returns true for a kind that the provider can write only with the RoleBinding in the namespace.
-pub(crate) const fn needs_access(kind: Kind) -> bool {
-    matches!(kind, Kind::Secret | Kind::Role)
+pub(crate) const fn needs_access(kind: ItemKind) -> bool {
+    matches!(kind, ItemKind::Secret | ItemKind::Role)
 }

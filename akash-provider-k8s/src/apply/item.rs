@@ -15,7 +15,7 @@ use std::fmt;
 
 /// Kinds of the objects in the namespace of a lease, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ItemKind {
     /// Allowed traffic of pods.
     NetworkPolicy,
     /// Quota of the namespace.
@@ -36,7 +36,7 @@ pub enum Kind {
     RoleBinding,
 }
 
-impl Kind {
+impl ItemKind {
     /// All kinds, in the order in which they are written.
     pub const ALL: [Self; 9] = [
         Self::NetworkPolicy,
@@ -52,12 +52,12 @@ impl Kind {
 
     /// Returns the stage in which objects of the kind are written.
     #[must_use]
-    pub const fn stage(self) -> Stage {
+    pub const fn stage(self) -> ApplyStage {
         match self {
-            Self::NetworkPolicy | Self::Secret | Self::ServiceAccount | Self::Role => Stage::BeforePods,
-            Self::ResourceQuota => Stage::BeforeMorePods,
-            Self::Deployment | Self::StatefulSet => Stage::Pods,
-            Self::Service | Self::RoleBinding => Stage::Rest,
+            Self::NetworkPolicy | Self::Secret | Self::ServiceAccount | Self::Role => ApplyStage::BeforePods,
+            Self::ResourceQuota => ApplyStage::BeforeMorePods,
+            Self::Deployment | Self::StatefulSet => ApplyStage::Pods,
+            Self::Service | Self::RoleBinding => ApplyStage::Rest,
         }
     }
 
@@ -87,18 +87,18 @@ impl Kind {
     }
 
     /// Returns the watch for objects of this kind, or `None` for Secrets, which are not watched.
-    pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
-        use crate::state::Kind as Watch;
+    pub(crate) const fn watch(self) -> Option<crate::state::CachedKind> {
+        use crate::state::CachedKind;
         match self {
-            Self::NetworkPolicy => Some(Watch::Policies),
-            Self::ResourceQuota => Some(Watch::Quotas),
+            Self::NetworkPolicy => Some(CachedKind::Policies),
+            Self::ResourceQuota => Some(CachedKind::Quotas),
             Self::Secret => None,
-            Self::ServiceAccount => Some(Watch::Accounts),
-            Self::Role => Some(Watch::Roles),
-            Self::Deployment => Some(Watch::Deployments),
-            Self::StatefulSet => Some(Watch::StatefulSets),
-            Self::Service => Some(Watch::Services),
-            Self::RoleBinding => Some(Watch::RoleBindings),
+            Self::ServiceAccount => Some(CachedKind::Accounts),
+            Self::Role => Some(CachedKind::Roles),
+            Self::Deployment => Some(CachedKind::Deployments),
+            Self::StatefulSet => Some(CachedKind::StatefulSets),
+            Self::Service => Some(CachedKind::Services),
+            Self::RoleBinding => Some(CachedKind::RoleBindings),
         }
     }
 
@@ -154,7 +154,7 @@ impl Kind {
 
 /// Stage of an apply. Objects of the same stage do not depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
+pub enum ApplyStage {
     /// Objects that are written before the first pod.
     BeforePods,
     /// Objects that are written before an update creates more pods.
@@ -165,7 +165,7 @@ pub enum Stage {
     Rest,
 }
 
-impl Stage {
+impl ApplyStage {
     /// Returns the stage in which an object is written in a new namespace.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
@@ -179,23 +179,23 @@ impl Stage {
 
 /// Kind and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id {
+pub struct ObjectId {
     /// Kind of the object.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Name within the namespace of the lease.
     pub name: String,
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}/{}", self.kind, self.name)
     }
 }
 
-impl Id {
+impl ObjectId {
     /// Returns true for the RoleBinding that gives the provider its rights in the namespace of a lease.
     pub(crate) fn is_access(&self) -> bool {
-        self.kind == Kind::RoleBinding && self.name == ACCESS
+        self.kind == ItemKind::RoleBinding && self.name == ACCESS
     }
 
     /// Parses the output of [`Display`](fmt::Display).
@@ -203,7 +203,7 @@ impl Id {
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
         // Ledgers store these names: renaming a kind would orphan its objects.
-        let kind = Kind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
+        let kind = ItemKind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
         Some(Self {
             kind,
             name: name.to_owned(),
@@ -228,7 +228,7 @@ pub fn data_of(body: &Value) -> Data {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// Kind and name of the object.
-    pub id: Id,
+    pub id: ObjectId,
     /// Rendered object. Does not contain the annotations that are added when the object is applied.
     pub body: Value,
     /// Hash of the object. Excludes the data of a Secret, because readers of metadata can see this hash.
@@ -242,17 +242,17 @@ pub struct Item {
 impl Item {
     /// Creates an item from a rendered object.
     #[must_use]
-    pub fn new(kind: Kind, object: &impl Serialize) -> Self {
+    pub fn new(kind: ItemKind, object: &impl Serialize) -> Self {
         let body = serde_json::to_value(object).unwrap_or_default();
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
         let template = kind.is_workload().then(|| body.pointer("/spec/template"));
-        let (hash, data) = if kind == Kind::Secret {
+        let (hash, data) = if kind == ItemKind::Secret {
             (hash::hash_value(&without_data(&body)), data_of(&body))
         } else {
             (hash::hash_value(&body), Data::new())
         };
         Self {
-            id: Id {
+            id: ObjectId {
                 kind,
                 name: name.unwrap_or_default().to_owned(),
             },
@@ -310,19 +310,19 @@ fn without_data(body: &Value) -> Value {
 #[must_use]
 pub fn items(objects: &LeaseObjects) -> Vec<Item> {
     let mut items = Vec::new();
-    extend(&mut items, Kind::NetworkPolicy, &objects.policies);
-    extend(&mut items, Kind::ResourceQuota, objects.quota.as_slice());
-    extend(&mut items, Kind::Secret, &objects.secrets);
-    extend(&mut items, Kind::ServiceAccount, &objects.service_accounts);
-    extend(&mut items, Kind::Role, &objects.roles);
-    extend(&mut items, Kind::Deployment, &objects.deployments);
-    extend(&mut items, Kind::StatefulSet, &objects.stateful_sets);
-    extend(&mut items, Kind::Service, &objects.services);
-    extend(&mut items, Kind::RoleBinding, &objects.role_bindings);
+    extend(&mut items, ItemKind::NetworkPolicy, &objects.policies);
+    extend(&mut items, ItemKind::ResourceQuota, objects.quota.as_slice());
+    extend(&mut items, ItemKind::Secret, &objects.secrets);
+    extend(&mut items, ItemKind::ServiceAccount, &objects.service_accounts);
+    extend(&mut items, ItemKind::Role, &objects.roles);
+    extend(&mut items, ItemKind::Deployment, &objects.deployments);
+    extend(&mut items, ItemKind::StatefulSet, &objects.stateful_sets);
+    extend(&mut items, ItemKind::Service, &objects.services);
+    extend(&mut items, ItemKind::RoleBinding, &objects.role_bindings);
     items
 }
 
-fn extend(items: &mut Vec<Item>, kind: Kind, objects: &[impl Serialize]) {
+fn extend(items: &mut Vec<Item>, kind: ItemKind, objects: &[impl Serialize]) {
     items.extend(objects.iter().map(|o| Item::new(kind, o)));
 }
 
@@ -332,15 +332,15 @@ mod tests {
 
     #[test]
     fn ids_round_trip_through_their_text() {
-        for kind in Kind::ALL {
-            let id = Id {
+        for kind in ItemKind::ALL {
+            let id = ObjectId {
                 kind,
                 name: "web".to_owned(),
             };
-            assert_eq!(Id::parse(&id.to_string()), Some(id));
+            assert_eq!(ObjectId::parse(&id.to_string()), Some(id));
         }
         for text in ["", "Secret", "Pod/x", "secret/x"] {
-            assert_eq!(Id::parse(text), None, "{text}");
+            assert_eq!(ObjectId::parse(text), None, "{text}");
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
     fn persisted_values_do_not_depend_on_a_password() {
         let login = |password: &str| {
             let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {"login": password}});
-            Item::new(Kind::Secret, &secret)
+            Item::new(ItemKind::Secret, &secret)
         };
         let (one, other) = (login("aHVudGVyMg=="), login("aHVudGVyMw=="));
         assert_eq!(one.hash, other.hash);
@@ -359,22 +359,22 @@ mod tests {
 
     #[test]
     fn objects_that_pods_need_come_first() {
-        let of = |wanted: fn(Stage) -> bool| -> Vec<_> {
-            Kind::ALL.into_iter().filter(|k| wanted(k.stage())).collect()
+        let of = |wanted: fn(ApplyStage) -> bool| -> Vec<_> {
+            ItemKind::ALL.into_iter().filter(|k| wanted(k.stage())).collect()
         };
         let guards = [
-            Kind::NetworkPolicy,
-            Kind::Secret,
-            Kind::ServiceAccount,
-            Kind::Role,
+            ItemKind::NetworkPolicy,
+            ItemKind::Secret,
+            ItemKind::ServiceAccount,
+            ItemKind::Role,
         ];
-        assert_eq!(of(|stage| stage.in_new_namespace() < Stage::Pods), guards);
-        let before_more = of(|stage| stage < Stage::Pods);
+        assert_eq!(of(|stage| stage.in_new_namespace() < ApplyStage::Pods), guards);
+        let before_more = of(|stage| stage < ApplyStage::Pods);
         assert!(guards.iter().all(|kind| before_more.contains(kind)));
-        assert!(before_more.contains(&Kind::ResourceQuota) && before_more.len() == 5);
+        assert!(before_more.contains(&ItemKind::ResourceQuota) && before_more.len() == 5);
         assert_eq!(
-            of(|stage| stage == Stage::Pods),
-            [Kind::Deployment, Kind::StatefulSet]
+            of(|stage| stage == ApplyStage::Pods),
+            [ItemKind::Deployment, ItemKind::StatefulSet]
         );
     }
 }

@@ -9,14 +9,14 @@
 //! left over: labels of the provider, not rendered → delete
 //! ```
 
-use super::item::{Data, Id, Item, Kind};
+use super::item::{Data, Item, ItemKind, ObjectId};
 use super::{APPLIED_VERSION, KEPT, REPAIRED, TEMPLATE_HASH, exact, subset};
 use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hashes of the unwatched objects, by kind and name. An empty hash marks an unfinished write.
-pub type Ledger = BTreeMap<Id, String>;
+pub type ObjectHashes = BTreeMap<ObjectId, String>;
 
 /// Object of an unwatched kind, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,7 +35,7 @@ impl ExistingObject {
 }
 
 /// Queried objects of kinds that the provider does not watch.
-pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
+pub type ExistingObjects = BTreeMap<ObjectId, ExistingObject>;
 
 /// Object in the watch caches.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,17 +70,17 @@ impl LiveObject {
 /// Watched objects of one namespace.
 pub trait WatchedObjects {
     /// Returns an object; `None` if the caches do not contain it.
-    fn find(&self, id: &Id) -> Option<LiveObject>;
+    fn find(&self, id: &ObjectId) -> Option<LiveObject>;
     /// Returns the id and UID of each object with the label `akash.network=true`. Omits objects that are
     /// being deleted.
-    fn ours(&self) -> Vec<(Id, String)>;
+    fn ours(&self) -> Vec<(ObjectId, String)>;
 }
 
 /// Object to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct ObjectWrite {
     /// Kind and name of the object.
-    pub id: Id,
+    pub id: ObjectId,
     /// Applied object, with annotations.
     pub body: Value,
     /// Whether to take over the managed fields of another field manager before the write.
@@ -96,7 +96,7 @@ pub struct Write {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
     /// Kind and name of the object.
-    pub id: Id,
+    pub id: ObjectId,
     /// UID of the object. If `None`, the delete request contains only the name.
     pub uid: Option<String>,
 }
@@ -105,11 +105,11 @@ pub struct Delete {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// Objects to write, in the order of the items.
-    pub writes: Vec<Write>,
+    pub writes: Vec<ObjectWrite>,
     /// Objects to delete after all writes.
     pub deletes: Vec<Delete>,
     /// Desired objects that are being deleted. The apply must wait for the deletion.
-    pub blocked: Vec<Id>,
+    pub blocked: Vec<ObjectId>,
     /// Objects to delete first, because they cannot be changed in place. Their volumes remain.
     pub replaced: Vec<Delete>,
 }
@@ -131,11 +131,11 @@ pub struct DesiredState<'a> {
     /// Desired objects of the lease.
     pub items: &'a [Item],
     /// Ledger of the namespace.
-    pub ledger: &'a Ledger,
+    pub ledger: &'a ObjectHashes,
     /// Existing objects of unwatched kinds. An object that is not in this map counts as missing.
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
-    pub without_password: &'a BTreeSet<Id>,
+    pub without_password: &'a BTreeSet<ObjectId>,
     /// Names of services with a workload that another provider program created. The workload remains
     /// unchanged.
     pub adopted: &'a BTreeSet<String>,
@@ -155,7 +155,7 @@ pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
             plan_unwatched(&mut plan, item, wanted);
         }
     }
-    let ids: BTreeSet<&Id> = wanted.items.iter().map(|i| &i.id).collect();
+    let ids: BTreeSet<&ObjectId> = wanted.items.iter().map(|i| &i.id).collect();
     let gone = wanted.ledger.keys().filter(|id| !ids.contains(id));
     plan.deletes.extend(gone.map(|id| Delete {
         id: id.clone(),
@@ -172,7 +172,7 @@ pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
 
 impl Plan {
     fn push(&mut self, item: &Item, body: Value, take_over: bool, reason: &str) {
-        self.writes.push(Write {
+        self.writes.push(ObjectWrite {
             id: item.id.clone(),
             body,
             take_over,
@@ -184,7 +184,7 @@ impl Plan {
 
 /// Returns the write that makes the live object equal to the item; `None` if no write is necessary or
 /// possible.
-pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
+pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<ObjectWrite> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
     plan.writes.pop()
@@ -218,7 +218,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, adopted
     if applied.is_none() && item.id.kind.is_workload() && adopted.contains(&item.id.name) {
         return plan.push(item, item.mark(), false, "adopted unchanged");
     }
-    if item.id.kind == Kind::StatefulSet && volumes_differ(&item.body, &live.body) {
+    if item.id.kind == ItemKind::StatefulSet && volumes_differ(&item.body, &live.body) {
         return plan.replaced.push(Delete {
             id: item.id.clone(),
             uid: Some(live.uid.clone()),
@@ -262,7 +262,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, adopted
 }
 
 /// Returns the patch that restores an object and sets the annotation [`REPAIRED`].
-pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
+pub(crate) fn restoring(kind: ItemKind, body: &Value, live: &LiveObject) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
     let version = |body: &Value| {
@@ -322,7 +322,7 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
 /// Returns the ledger to store during an apply: all objects that may exist, with an empty hash for pending
 /// writes.
 #[must_use]
-pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
+pub fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes {
     let mut ledger = before.clone();
     for write in plan.writes.iter().filter(|w| !w.id.kind.is_watched()) {
         ledger.insert(write.id.clone(), String::new());
@@ -332,7 +332,7 @@ pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
 
 /// Returns the ledger after the apply.
 #[must_use]
-pub fn ledger_after(items: &[Item]) -> Ledger {
+pub fn ledger_after(items: &[Item]) -> ObjectHashes {
     let unwatched = items.iter().filter(|i| !i.id.kind.is_watched());
     unwatched.map(|i| (i.id.clone(), i.hash.clone())).collect()
 }

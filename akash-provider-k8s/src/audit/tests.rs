@@ -1,10 +1,10 @@
 use super::*;
-use crate::apply::item::{Id, Kind};
-use crate::apply::plan::{Delete, Ledger};
+use crate::apply::item::{ItemKind, ObjectId};
+use crate::apply::plan::{Delete, ObjectHashes};
 use crate::apply::{Job, Steps};
 use crate::cluster::KubeCluster;
 use crate::labels;
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use crate::write_client::WriteClient;
 use akash_provider_core::audit::AuditEntry;
 use akash_provider_core::error::ErrorKind;
@@ -124,16 +124,16 @@ fn password_secret() -> ObjectMeta {
 }
 
 fn cluster(client: Client, deletions: DeletionLog) -> Arc<KubeCluster> {
-    let settings = Settings {
+    let settings = KubeSettings {
         deletions,
-        ..Settings::new(lease().provider)
+        ..KubeSettings::new(lease().provider)
     };
     KubeCluster::connect(WriteClient::without_election(client), settings).unwrap()
 }
 
 async fn delete_foreign(cluster: &KubeCluster) -> Result<(), Error> {
-    let id = Id {
-        kind: Kind::NetworkPolicy,
+    let id = ObjectId {
+        kind: ItemKind::NetworkPolicy,
         name: "open".to_owned(),
     };
     let calls = cluster.inner().calls("heal");
@@ -186,7 +186,7 @@ async fn deletions_wait_for_the_audit_log_except_a_pod_that_is_recreated() {
 
 /// Deletes a Secret and a Service that an update does not use.
 async fn finish_update(cluster: &KubeCluster, deletions: &DeletionLog) {
-    let (lease, ledger) = (lease(), Ledger::default());
+    let (lease, ledger) = (lease(), ObjectHashes::default());
     let job = Job {
         name: "ns",
         namespace: &json!({"metadata": {"annotations": {}}}),
@@ -198,9 +198,9 @@ async fn finish_update(cluster: &KubeCluster, deletions: &DeletionLog) {
         deletions,
     };
     let mut steps = Steps::default();
-    steps.deletes = [Kind::Secret, Kind::Service]
+    steps.deletes = [ItemKind::Secret, ItemKind::Service]
         .map(|kind| Delete {
-            id: Id {
+            id: ObjectId {
                 kind,
                 name: "login".to_owned(),
             },

@@ -1,15 +1,15 @@
 //! Closes addresses to the pods of running leases: network policies forbid connections to new nodes and API servers.
 
 use super::namespace::{annotation, isolation_of, with_type};
-use super::{Inner, KubeCluster, LeadershipGate};
-use crate::apply::item::{Item, Kind, items};
-use crate::apply::plan::{DesiredState, ExistingObjects, Ledger, plan};
+use super::{ClusterContext, KubeCluster, LeadershipGate};
+use crate::apply::item::{Item, ItemKind, items};
+use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, plan};
 use crate::apply::{self, hash_of_all};
 use crate::crd::Manifest;
 use crate::infrastructure::{Infrastructure, InfrastructureWatch};
 use crate::labels;
 use crate::objects::{self, PriorState};
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use akash_provider_core::error::Error;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl KubeCluster {
         found.close(&mut inner.egress.write().unwrap_or_else(PoisonError::into_inner));
         inner.current(CLOSE).await?;
         // Synchronization has identified the account.
-        let before = Settings {
+        let before = KubeSettings {
             lease_account: inner.lease_account(),
             ..before
         };
@@ -87,9 +87,9 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Forbids connections from the pods of one lease to nodes and API servers. Returns true if a policy was written.
-    async fn close(&self, manifest: &Manifest, before: &Settings) -> Result<bool, Error> {
+    async fn close(&self, manifest: &Manifest, before: &KubeSettings) -> Result<bool, Error> {
         let Some(lease) = self
             .is_ours(manifest)
             .then_some(&manifest.metadata.labels)
@@ -116,11 +116,11 @@ impl Inner {
             return Ok(false);
         };
         let (body, wanted) = (with_type(&objects.namespace), items(&objects));
-        let is_policy = |item: &&Item| item.id.kind == Kind::NetworkPolicy;
+        let is_policy = |item: &&Item| item.id.kind == ItemKind::NetworkPolicy;
         let policies: Vec<_> = wanted.iter().filter(is_policy).cloned().collect();
         let changes = DesiredState {
             items: &policies,
-            ledger: &Ledger::new(),
+            ledger: &ObjectHashes::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
             adopted: &BTreeSet::new(),

@@ -4,9 +4,9 @@ use super::differences::{AppliedItems, meta_of, not_rendered, unplanned};
 use super::manifests::{Basis, entries, refused};
 use super::namespace::{annotation, isolation_of, with_type};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
-use super::{Inner, is_as_new};
-use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{DesiredState, ExistingObjects, Ledger, Plan, WatchedObjects, plan};
+use super::{ClusterContext, is_as_new};
+use crate::apply::item::{Item, ItemKind, ObjectId, items};
+use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, Plan, WatchedObjects, plan};
 use crate::apply::{Job, LEDGER, TEMPLATE_HASH, WrittenObject, hash, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
 use crate::labels;
@@ -33,7 +33,7 @@ const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
-impl Inner {
+impl ClusterContext {
     /// Writes the Manifest record of a deployment and applies the objects of the lease.
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
@@ -224,13 +224,13 @@ impl Inner {
         // Without the policy, the lease was created with policies disabled and may depend on that.
         let policy = items.iter().find(|item| {
             let name = &item.id.name;
-            item.id.kind == Kind::NetworkPolicy
+            item.id.kind == ItemKind::NetworkPolicy
                 && name == objects::RESTRICTIONS
                 && view.policies.contains_key(name)
         });
         let wanted = DesiredState {
             items: policy.map(std::slice::from_ref).unwrap_or_default(),
-            ledger: &Ledger::new(),
+            ledger: &ObjectHashes::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
             adopted: &BTreeSet::new(),
@@ -280,7 +280,7 @@ impl Inner {
         deployment: &WorkloadSpec,
         manifest: &Manifest,
         all: &ByNamespace,
-    ) -> (Vec<(Id, String)>, Vec<Id>) {
+    ) -> (Vec<(ObjectId, String)>, Vec<ObjectId>) {
         let view = self.state.lease(&deployment.lease);
         let Some(applied) = self.applied_items(deployment, manifest, view.namespace.as_deref()) else {
             return <_>::default();
@@ -295,7 +295,7 @@ impl Inner {
             items.into_iter().partition(|item| !item.id.kind.is_watched());
         let wanted = DesiredState {
             items: &watched,
-            ledger: &Ledger::new(),
+            ledger: &ObjectHashes::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
             adopted: &BTreeSet::new(),
@@ -305,7 +305,7 @@ impl Inner {
         let name = deployment.lease.namespace();
         let knows_secrets = self.has_access(&view);
         let ids = unwatched.into_iter().map(|item| item.id);
-        let ids = ids.filter(|id| knows_secrets || id.kind != Kind::Secret);
+        let ids = ids.filter(|id| knows_secrets || id.kind != ItemKind::Secret);
         (
             edits
                 .map(|write| (write.id, write.reason))
@@ -444,11 +444,11 @@ impl Inner {
         for write in written {
             let metadata = write.meta.clone();
             match write.id.kind {
-                Kind::Deployment => self.state.wrote(&AppsDeployment {
+                ItemKind::Deployment => self.state.wrote(&AppsDeployment {
                     metadata,
                     ..AppsDeployment::default()
                 }),
-                Kind::StatefulSet => self.state.wrote(&StatefulSet {
+                ItemKind::StatefulSet => self.state.wrote(&StatefulSet {
                     metadata,
                     ..StatefulSet::default()
                 }),
@@ -476,7 +476,7 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
 
 /// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
 /// `items`. Otherwise, these are the kinds of unchanged items.
-fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
+fn looked_for(items: &[Item], ledger: &ObjectHashes, is_adopted: bool) -> BTreeSet<ItemKind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
         .iter()
@@ -486,11 +486,11 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
 }
 
 /// Returns the ids of the login Secrets for which the password is unknown.
-fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
+fn without_password(deployment: &WorkloadSpec) -> BTreeSet<ObjectId> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
-    let secret = |name: &String| Id {
-        kind: Kind::Secret,
+    let secret = |name: &String| ObjectId {
+        kind: ItemKind::Secret,
         name: objects::registry_secret_name(name),
     };
     unknown.map(|service| secret(&service.name)).collect()
@@ -511,7 +511,7 @@ fn is_whole(
     there: &ExistingObjects,
 ) -> bool {
     let services = &deployment.group.services;
-    let mut ports = items.iter().filter(|item| item.id.kind == Kind::Service);
+    let mut ports = items.iter().filter(|item| item.id.kind == ItemKind::Service);
     let mut unwatched = items.iter().filter(|item| !item.id.kind.is_watched());
     !adopted.is_empty()
         && services

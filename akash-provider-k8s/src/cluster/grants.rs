@@ -11,13 +11,13 @@
 //! | any other | yes |
 
 use super::heal::write;
-use super::{Inner, KubeCluster};
+use super::{ClusterContext, KubeCluster};
 use crate::apply::grant::cannot_bind;
-use crate::apply::item::{Item, Kind};
+use crate::apply::item::{Item, ItemKind};
 use crate::apply::plan::{ExistingObject, ExistingObjects, WatchedObjects, compare};
 use crate::error::within;
 use crate::objects::{ACCESS, LEASE_ROLE, RBAC};
-use crate::state::{Kind as Watch, LeaseView};
+use crate::state::{CachedKind, LeaseView};
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 const NO_LEASE: &str = "kube-system";
 const ACCOUNT: &str = "system:serviceaccount:";
 
-impl Inner {
+impl ClusterContext {
     /// Determines whether the account of the provider needs bindings. Later calls use the stored result.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
@@ -88,7 +88,7 @@ impl Inner {
     }
 
     /// Returns the account to bind in the namespace of each lease. Returns `None` if no binding is needed, or
-    /// if [`Inner::identify`] was not called.
+    /// if [`ClusterContext::identify`] was not called.
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }
@@ -100,12 +100,12 @@ impl Inner {
         home: &str,
         items: &[Item],
         is_new: bool,
-        mut kinds: BTreeSet<Kind>,
+        mut kinds: BTreeSet<ItemKind>,
         operation: &'static str,
     ) -> Result<ExistingObjects, Error> {
         let mut there = ExistingObjects::new();
         if is_new {
-            kinds.remove(&Kind::Secret);
+            kinds.remove(&ItemKind::Secret);
         } else {
             self.open_access(home, items, &mut there, operation).await?;
         }
@@ -125,7 +125,7 @@ impl Inner {
         let Some(item) = items.iter().find(|item| item.id.is_access()) else {
             return Ok(());
         };
-        let listed = || self.state.has_listed(Watch::RoleBindings);
+        let listed = || self.state.has_listed(CachedKind::RoleBindings);
         self.until_seen(listed).await;
         let live = self.state.lease_in(home).find(&item.id);
         if let Some(restored) = compare(item, live.as_ref()) {

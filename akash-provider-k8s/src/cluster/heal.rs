@@ -22,10 +22,10 @@ use self::state::RepairState;
 use super::differences::{meta_of, unplanned};
 use super::locks::LockResult;
 use super::namespace::{annotation, with_type};
-use super::{Inner, KubeCluster, LeadershipGate, is_as_new};
-use crate::apply::item::{Id, Item, Kind};
-use crate::apply::plan::{LiveObject, WatchedObjects, Write};
-use crate::apply::{Calls, WrittenObject, marked, subset};
+use super::{ClusterContext, KubeCluster, LeadershipGate, is_as_new};
+use crate::apply::item::{Item, ItemKind, ObjectId};
+use crate::apply::plan::{LiveObject, ObjectWrite, WatchedObjects};
+use crate::apply::{KubeCalls, WrittenObject, marked, subset};
 use crate::audit::deletion;
 use crate::crd::{Manifest, convert};
 use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
@@ -68,7 +68,7 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     async fn heal(&self) {
         let mut touched = self.state.touched();
         let mut repairs = RepairState::default();
@@ -159,7 +159,7 @@ impl Inner {
             next = earliest(next, at);
         }
         // Before its first list, a watch does not prove that an object is missing.
-        let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| listed.contains(&watch));
+        let has_listed = |kind: ItemKind| kind.watch().is_some_and(|watch| listed.contains(&watch));
         let is_known = |found: &DriftedObject| !found.is_missing || has_listed(found.write.id.kind);
         let (heals, leaves): (Vec<DriftedObject>, Vec<DriftedObject>) =
             drifted(&applied.items, &applied.view)
@@ -389,9 +389,9 @@ impl Inner {
     async fn remove_foreign(
         &self,
         home: &str,
-        id: &Id,
+        id: &ObjectId,
         meta: &ObjectMeta,
-        backoff: &mut RepairBackoff<(String, Id)>,
+        backoff: &mut RepairBackoff<(String, ObjectId)>,
     ) -> Option<Instant> {
         let now = Instant::now();
         let (key, limit) = ((home.to_owned(), id.clone()), Limit::for_kind(id.kind));
@@ -416,9 +416,9 @@ impl Inner {
     /// Deletes one object that weakens the isolation of a lease.
     pub(crate) async fn delete_foreign(
         &self,
-        calls: &Calls,
+        calls: &KubeCalls,
         home: &str,
-        id: &Id,
+        id: &ObjectId,
         meta: &ObjectMeta,
     ) -> Result<(), Error> {
         let resource = id.kind.resource();
@@ -532,14 +532,14 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 /// Restores or creates one object. A RoleBinding with a wrong role is created again, because Kubernetes does
 /// not permit a change of the role.
 pub(super) async fn write(
-    calls: &Calls,
+    calls: &KubeCalls,
     home: &str,
-    write: &Write,
+    write: &ObjectWrite,
     live: Option<&LiveObject>,
 ) -> Result<ObjectMeta, Error> {
     let (id, body) = (&write.id, &write.body);
     let is_other_role =
-        live.filter(|live| id.kind == Kind::RoleBinding && body["roleRef"] != live.body["roleRef"]);
+        live.filter(|live| id.kind == ItemKind::RoleBinding && body["roleRef"] != live.body["roleRef"]);
     if let Some(live) = is_other_role {
         let text = |field: &str| live.body["metadata"][field].as_str().map(str::to_owned);
         let meta = ObjectMeta {

@@ -5,7 +5,7 @@
 //! lease or this search deletes the Secret.
 
 use super::passwords::secret_name;
-use super::{Inner, KubeCluster, LeadershipGate};
+use super::{ClusterContext, KubeCluster, LeadershipGate};
 use crate::audit::deletion;
 use crate::crd::Manifest;
 use crate::error::{from_kube, within};
@@ -78,7 +78,7 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Deletes the password Secret after a Manifest record was rejected. The Secret remains if the lease has
     /// an earlier record.
     pub(crate) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {

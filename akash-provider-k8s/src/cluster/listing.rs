@@ -4,12 +4,12 @@
 //! listing is therefore complete: it includes invalid records, namespaces without record or labels, and live objects
 //! that the caches lack. If one query fails, the listing fails.
 
-use super::Inner;
+use super::ClusterContext;
 use crate::adopt::Finding;
 use crate::crd::Manifest;
 use crate::labels;
 use crate::pages;
-use crate::state::{Kind, LeaseView, Orphan, Reason};
+use crate::state::{CachedKind, LeaseView, Orphan, Reason};
 use akash_provider_core::cluster::{Listing, RecordDefect, UnusableRecord};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
@@ -18,7 +18,7 @@ use kube::Api;
 use kube::api::ListParams;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Inner {
+impl ClusterContext {
     /// Lists the recorded deployments of this provider, and the leases without a usable record.
     pub(crate) async fn listing(&self, operation: &'static str) -> Result<Listing, Error> {
         self.current(operation).await?;
@@ -193,15 +193,21 @@ impl LeaseTraces {
             });
     }
 
-    fn add_record(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
-        if let Some(why) = view.unreadable.get(&(Kind::Manifests, home.to_owned())) {
+    fn add_record(&mut self, inner: &ClusterContext, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+        if let Some(why) = view.unreadable.get(&(CachedKind::Manifests, home.to_owned())) {
             let place = &inner.settings.manifest_namespace;
             let problem = format!("Manifest {home}: {why} (in namespace `{place}`)");
             self.add(home, lease, RecordDefect::Unreadable, problem);
         }
     }
 
-    fn add_workload(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+    fn add_workload(
+        &mut self,
+        inner: &ClusterContext,
+        home: &str,
+        view: &LeaseView,
+        lease: Option<&LeaseId>,
+    ) {
         if view.runs() {
             let place = &inner.settings.manifest_namespace;
             let problem = format!("namespace {home}: the Manifest is missing (in namespace `{place}`)");

@@ -1,6 +1,6 @@
 //! Write locks of leases. Each lock also stores whether this process has deployed the lease.
 
-use super::Inner;
+use super::ClusterContext;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 /// Write lock of a lease. The locked value is true if the last write succeeded.
 type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
 
-/// Write locks of leases, by namespace. A task with a permit of [`Inner`]'s semaphore must not wait for a
+/// Write locks of leases, by namespace. A task with a permit of [`ClusterContext`]'s semaphore must not wait for a
 /// lock.
 #[derive(Debug, Default)]
 pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
@@ -63,7 +63,7 @@ impl LeaseLocks {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Runs `write` under the lock of a lease. Repairs of the lease are allowed after `write` has succeeded.
     pub(super) async fn with_lock<T, E>(
         &self,

@@ -1,15 +1,15 @@
 //! The durable record of a lease: its Manifest object, and a Secret for passwords.
 
-use super::Inner;
+use super::ClusterContext;
 use super::passwords::{has_logins, secret_name};
-use super::records::{Outcome, Verdict};
+use super::records::{RecordAction, RecordOutcome};
 use crate::apply::hash;
 use crate::audit::UNUSED;
 use crate::crd::convert::{self, BadObject};
 use crate::crd::{Manifest, ManifestService};
 use crate::error::from_kube;
 use crate::labels;
-use crate::objects::{self, Refusal};
+use crate::objects::{self, RenderError};
 use crate::state::lease_of_host;
 use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -34,11 +34,11 @@ pub(crate) enum Basis {
     Live,
 }
 
-pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
+pub(crate) fn refused(operation: &'static str, refusal: RenderError) -> Error {
     Error::new(ErrorKind::Invalid, operation, refusal.to_string()).with_source(refusal)
 }
 
-impl Inner {
+impl ClusterContext {
     /// Writes the Manifest record of a deployment unless the existing object already contains the deployment.
     /// Returns the current object.
     pub(crate) async fn record(
@@ -90,13 +90,13 @@ impl Inner {
                 .await?;
         }
         let manifest = match outcome {
-            Outcome::Written(manifest) => {
+            RecordOutcome::Written(manifest) => {
                 self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
                     .await;
                 manifest
             }
-            Outcome::Kept(Some(manifest)) => manifest,
-            Outcome::Kept(None) | Outcome::Deleted(_) => wanted,
+            RecordOutcome::Kept(Some(manifest)) => manifest,
+            RecordOutcome::Kept(None) | RecordOutcome::Deleted(_) => wanted,
         };
         Ok(manifest)
     }
@@ -118,7 +118,7 @@ impl Inner {
                 && self.is_there(&home, &secret_name(&home), operation).await?);
         }
         let verdict = self.judge(deployment, wanted, Some(seen), operation)?;
-        Ok(matches!(verdict, Verdict::Keep))
+        Ok(matches!(verdict, RecordAction::Keep))
     }
 
     fn judge(
@@ -127,13 +127,13 @@ impl Inner {
         wanted: &Manifest,
         there: Option<&Manifest>,
         operation: &'static str,
-    ) -> Result<Verdict<Manifest>, Error> {
+    ) -> Result<RecordAction<Manifest>, Error> {
         // Also without a write: a late writer must get an error.
         self.check_record(deployment, there, operation)?;
         let mut wanted = wanted.clone();
         if let Some(there) = there {
             if is_recorded(deployment, &wanted, there) {
-                return Ok(Verdict::Keep);
+                return Ok(RecordAction::Keep);
             }
             if let Some(adopted) = self.still_adopted(there) {
                 let text = serde_json::to_string(&adopted).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Inner {
         }
         // Rejects a deployment that cannot be rendered before it is recorded.
         objects::check(deployment, &self.settings).map_err(|r| refused(operation, r))?;
-        Ok(Verdict::Write(wanted))
+        Ok(RecordAction::Write(wanted))
     }
 
     /// Returns an error if the existing Manifest record must not be replaced with `deployment`.

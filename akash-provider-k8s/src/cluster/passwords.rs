@@ -1,8 +1,8 @@
 //! Registry passwords, in a Secret next to the record of their lease.
 
-use super::Inner;
+use super::ClusterContext;
 use super::unwatched::{ByNamespace, is_in};
-use crate::apply::item::{Id, Kind};
+use crate::apply::item::{ItemKind, ObjectId};
 use crate::crd::{Manifest, convert};
 use crate::error::within;
 use crate::labels;
@@ -52,7 +52,7 @@ pub(super) fn secret_name(lease_namespace: &str) -> String {
     format!("{lease_namespace}-registry")
 }
 
-impl Inner {
+impl ClusterContext {
     pub(crate) async fn write_passwords(
         &self,
         lease: &LeaseId,
@@ -82,7 +82,7 @@ impl Inner {
         let body = serde_json::to_value(&secret).unwrap_or_default();
         let namespace = &self.settings.manifest_namespace;
         self.calls(operation)
-            .apply(Kind::Secret, namespace, &name, &body)
+            .apply(ItemKind::Secret, namespace, &name, &body)
             .await?;
         self.passwords.lock().insert(name, passwords.clone());
         Ok(())
@@ -111,7 +111,7 @@ impl Inner {
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);
         let is_deleted = self
             .calls(operation)
-            .delete(Kind::Secret, namespace, &name, uid.as_deref())
+            .delete(ItemKind::Secret, namespace, &name, uid.as_deref())
             .await?;
         self.passwords.remove(&name);
         match reason.filter(|_| is_deleted) {
@@ -158,10 +158,14 @@ impl Inner {
 
     /// Returns the namespace and the id of the password Secret if passwords are cached, but the Secret is
     /// missing.
-    pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
+    pub(crate) fn lost_passwords(
+        &self,
+        lease_namespace: &str,
+        there: &ByNamespace,
+    ) -> Option<(String, ObjectId)> {
         let stored = self.passwords.get(lease_namespace)?;
-        let id = Id {
-            kind: Kind::Secret,
+        let id = ObjectId {
+            kind: ItemKind::Secret,
             name: secret_name(lease_namespace),
         };
         let home = self.settings.manifest_namespace.clone();

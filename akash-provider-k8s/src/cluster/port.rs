@@ -1,9 +1,9 @@
 //! Implementation of the `Cluster` port.
 
 use super::manifests::Basis;
-use super::{Inner, KubeCluster};
+use super::{ClusterContext, KubeCluster};
 use crate::rights;
-use crate::state::State;
+use crate::state::ObjectCache;
 use crate::statistics::Operation;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames, LeaseEvent,
@@ -106,9 +106,9 @@ impl Cluster for KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns the caches that the watches update, or an error for a lease of another provider.
-    fn watched(&self, lease: &LeaseId) -> Result<&State, Error> {
+    fn watched(&self, lease: &LeaseId) -> Result<&ObjectCache, Error> {
         if lease.provider == self.settings.provider {
             return Ok(&self.state);
         }
@@ -118,7 +118,7 @@ impl Inner {
 }
 
 #[async_trait]
-impl Shell for Inner {
+impl Shell for ClusterContext {
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
         self.access.exec(lease, request, io).await
     }

@@ -18,7 +18,7 @@ const TRIES: usize = 4;
 
 /// Next action on a custom resource.
 #[derive(Debug)]
-pub(crate) enum Verdict<K> {
+pub(crate) enum RecordAction<K> {
     /// Change nothing.
     Keep,
     /// Write this object, after a merge with the metadata of the existing object.
@@ -27,9 +27,9 @@ pub(crate) enum Verdict<K> {
     Delete,
 }
 
-/// Result of a [`Verdict`] on a record object.
+/// Result of a [`RecordAction`] on a record object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome<K> {
+pub(crate) enum RecordOutcome<K> {
     /// Nothing was written. Contains the object as last read, if it exists.
     Kept(Option<K>),
     /// The object in the API server after the write.
@@ -39,13 +39,13 @@ pub(crate) enum Outcome<K> {
 }
 
 /// Access to the custom resources of one kind.
-pub(crate) struct Records<K> {
+pub(crate) struct RecordApi<K> {
     pub(crate) api: Api<K>,
     pub(crate) limit: Duration,
     pub(crate) operation: &'static str,
 }
 
-impl<K> Records<K>
+impl<K> RecordApi<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
@@ -64,15 +64,17 @@ where
         &self,
         name: &str,
         seen: Option<K>,
-        judge: impl Fn(Option<&K>) -> Result<Verdict<K>, Error>,
-    ) -> Result<Outcome<K>, Error> {
+        judge: impl Fn(Option<&K>) -> Result<RecordAction<K>, Error>,
+    ) -> Result<RecordOutcome<K>, Error> {
         let mut there = seen;
         // The first attempt uses the cache; the precondition fails if the cache is outdated.
         for _ in 0..TRIES {
             let done = match (judge(there.as_ref())?, &there) {
-                (Verdict::Keep, _) | (Verdict::Delete, None) => return Ok(Outcome::Kept(there)),
-                (Verdict::Write(wanted), _) => self.write(name, there.as_ref(), wanted).await?,
-                (Verdict::Delete, Some(object)) => self.delete(name, object.meta()).await?,
+                (RecordAction::Keep, _) | (RecordAction::Delete, None) => {
+                    return Ok(RecordOutcome::Kept(there));
+                }
+                (RecordAction::Write(wanted), _) => self.write(name, there.as_ref(), wanted).await?,
+                (RecordAction::Delete, Some(object)) => self.delete(name, object.meta()).await?,
             };
             match done {
                 Some(outcome) => return Ok(outcome),
@@ -85,7 +87,12 @@ where
     }
 
     /// Creates the object, or replaces `there`. Returns `None` if the object changed since it was read.
-    async fn write(&self, name: &str, there: Option<&K>, mut wanted: K) -> Result<Option<Outcome<K>>, Error> {
+    async fn write(
+        &self,
+        name: &str,
+        there: Option<&K>,
+        mut wanted: K,
+    ) -> Result<Option<RecordOutcome<K>>, Error> {
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
@@ -98,7 +105,7 @@ where
             }
         };
         match answer {
-            Ok(object) => Ok(Some(Outcome::Written(object))),
+            Ok(object) => Ok(Some(RecordOutcome::Written(object))),
             Err(kube::Error::Api(status)) if changed(&status, there.is_some()) => Ok(None),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 Err(not_served(self.operation, &status.message))
@@ -110,7 +117,7 @@ where
         }
     }
 
-    async fn delete(&self, name: &str, meta: &ObjectMeta) -> Result<Option<Outcome<K>>, Error> {
+    async fn delete(&self, name: &str, meta: &ObjectMeta) -> Result<Option<RecordOutcome<K>>, Error> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: meta.uid.clone(),
@@ -120,8 +127,8 @@ where
         };
         let uid = meta.uid.clone().unwrap_or_default();
         match self.timed(self.api.delete(name, &params)).await? {
-            Ok(_) => Ok(Some(Outcome::Deleted(uid))),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Some(Outcome::Deleted(uid))),
+            Ok(_) => Ok(Some(RecordOutcome::Deleted(uid))),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Some(RecordOutcome::Deleted(uid))),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
             Err(error) => Err(self.judged(error, &["delete"]).await),
         }

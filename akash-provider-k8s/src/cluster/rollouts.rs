@@ -9,7 +9,7 @@
 //! set or pod changes ─► pods of an old revision that are not ready ─► confirm the set (live) ─► delete
 //! ```
 
-use super::{Inner, KubeCluster, LeadershipGate};
+use super::{ClusterContext, KubeCluster, LeadershipGate};
 use crate::audit::deletion;
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
@@ -44,7 +44,7 @@ impl KubeCluster {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     async fn free_rollouts(&self) {
         let mut touched = self.state.touched();
         let mut homes = self.homes();

@@ -1,7 +1,7 @@
 //! Teardown of a lease: deletes all its objects, the record last.
 
-use super::Inner;
-use super::records::{Outcome, Verdict};
+use super::ClusterContext;
+use super::records::{RecordAction, RecordOutcome};
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::{from_kube, is_absent, within};
 use crate::rights::{self, Attempt};
@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 
 const TEARDOWN: &str = "teardown";
 
-impl Inner {
+impl ClusterContext {
     /// Runs one step of the teardown of a lease. The teardown is complete when the namespace does not exist.
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;
@@ -80,14 +80,14 @@ impl Inner {
             return Ok(());
         }
         let judge = |there: Option<&Manifest>| match there {
-            None => Ok(Verdict::Keep),
+            None => Ok(RecordAction::Keep),
             Some(there) => {
                 self.check_holder(lease, &there.metadata, "Manifest object", TEARDOWN)?;
-                Ok(Verdict::Delete)
+                Ok(RecordAction::Delete)
             }
         };
         let outcome = records.settle(&name, there, judge).await?;
-        if let Outcome::Deleted(uid) = outcome {
+        if let RecordOutcome::Deleted(uid) = outcome {
             self.until_seen(|| self.lacks(self.manifests(), &name, &uid))
                 .await;
         }

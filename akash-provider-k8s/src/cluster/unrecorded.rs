@@ -12,15 +12,15 @@
 
 mod stand_in;
 
-use super::Inner;
+use super::ClusterContext;
 use super::namespace::{annotation, isolation_of, with_type};
 use super::rollouts::is_applied;
-use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{Ledger, LiveObject, WatchedObjects};
+use crate::apply::item::{Item, ItemKind, ObjectId, items};
+use crate::apply::plan::{LiveObject, ObjectHashes, WatchedObjects};
 use crate::apply::{KEPT, LEDGER, TEMPLATE_HASH, exact, hash, ledger_of};
 use crate::labels;
 use crate::objects::{self, PriorState};
-use crate::settings::{CommitLevels, Isolation, Settings};
+use crate::settings::{CommitLevels, Isolation, KubeSettings};
 use crate::state::LeaseView;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
@@ -44,9 +44,9 @@ const CONTAINER_FIELDS: [&str; 7] = [
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
 /// Objects rendered from a substitute manifest, for a lease without a Manifest record.
-pub(super) struct Rules {
-    rendered: BTreeMap<Id, Item>,
-    ledger: Ledger,
+pub(super) struct DerivedObjects {
+    rendered: BTreeMap<ObjectId, Item>,
+    ledger: ObjectHashes,
     /// Whether the namespace has a ledger of applied objects.
     has_ledger: bool,
     /// Namespace with its current hash and ledger.
@@ -61,16 +61,16 @@ pub(super) struct DerivedItem {
     pub(super) is_verified: bool,
 }
 
-impl Inner {
+impl ClusterContext {
     /// Renders a substitute manifest for a lease that has no Manifest record.
-    pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
-        Rules::new(lease, namespace, view, self.rendering())
+    pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> DerivedObjects {
+        DerivedObjects::new(lease, namespace, view, self.rendering())
     }
 }
 
-impl Rules {
-    fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, settings: Settings) -> Self {
-        let settings = Settings {
+impl DerivedObjects {
+    fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, settings: KubeSettings) -> Self {
+        let settings = KubeSettings {
             // The limits of the stand-in are the live requests, so nothing is overcommitted.
             commit: CommitLevels::default(),
             ..settings
@@ -92,7 +92,7 @@ impl Rules {
             .unwrap_or_default();
         let is_possible = |item: &Item| {
             let kind = item.id.kind;
-            kind != Kind::Secret
+            kind != ItemKind::Secret
                 && (kind.is_watched() || item.id.is_access() || ledger.contains_key(&item.id))
         };
         let rendered = items(&objects).into_iter().filter(is_possible);
@@ -117,7 +117,7 @@ impl Rules {
     }
 
     /// Returns one desired object, or `None` if the object cannot be derived.
-    pub(super) fn item(&self, id: &Id, live: Option<&LiveObject>) -> Option<DerivedItem> {
+    pub(super) fn item(&self, id: &ObjectId, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let rendered = self.rendered.get(id)?;
         let applied = live.and_then(|live| live.annotation(labels::APPLIED_HASH));
         let Some(hash) = self.ledger.get(id).map(String::as_str).or(applied) else {
@@ -156,18 +156,18 @@ impl Rules {
     }
 
     /// Returns true if the provider rendered the object for the lease.
-    pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
+    pub(super) fn is_rendered(&self, id: &ObjectId, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
         // The ledger does not contain policies.
-        let is_listed = self.has_ledger && id.kind != Kind::NetworkPolicy;
+        let is_listed = self.has_ledger && id.kind != ItemKind::NetworkPolicy;
         self.rendered.contains_key(id) || self.ledger.contains_key(id) || (is_labelled && !is_listed)
     }
 }
 
 /// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`.
-fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
-    let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
+fn level(namespace: &Namespace, ledger: &ObjectHashes, view: &LeaseView, new: Isolation) -> Isolation {
+    let has_quota = ledger.keys().any(|id| id.kind == ItemKind::ResourceQuota)
         || view.quotas.values().any(|quota| is_applied(&quota.metadata));
     if has_quota {
         return Isolation::Baseline;
@@ -211,7 +211,7 @@ fn unedited(rendered: &Item, live: &LiveObject) -> Value {
 /// Returns one Role for each list of permissions that a manifest can contain. Returns nothing for other
 /// kinds.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
-    let is_role = rendered.id.kind == Kind::Role;
+    let is_role = rendered.id.kind == ItemKind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
     all.map(|rules| {
         let mut body = rendered.body.clone();
@@ -225,7 +225,7 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
     match rendered.id.kind {
-        Kind::Deployment | Kind::StatefulSet => {
+        ItemKind::Deployment | ItemKind::StatefulSet => {
             for field in WORKLOAD_FIELDS {
                 copy(&mut body["spec"], &live_body["spec"], field);
             }
@@ -241,13 +241,13 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
                 );
             }
         }
-        Kind::Service => copy(&mut body["spec"], &live_body["spec"], "ports"),
-        Kind::ResourceQuota => copy(&mut body["spec"], &live_body["spec"], "hard"),
-        Kind::NetworkPolicy if rendered.id.name == objects::RESTRICTIONS => {
+        ItemKind::Service => copy(&mut body["spec"], &live_body["spec"], "ports"),
+        ItemKind::ResourceQuota => copy(&mut body["spec"], &live_body["spec"], "hard"),
+        ItemKind::NetworkPolicy if rendered.id.name == objects::RESTRICTIONS => {
             keep_closed(&mut body, live_body);
         }
-        Kind::NetworkPolicy => narrow_ports(&mut body, live_body),
-        Kind::Role => {
+        ItemKind::NetworkPolicy => narrow_ports(&mut body, live_body),
+        ItemKind::Role => {
             let allowed: Vec<Value> = objects::all_permissions()
                 .into_iter()
                 .flat_map(|rules| elements(&rules).to_vec())
@@ -255,7 +255,7 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
             let rules = elements(&live_body["rules"]).iter();
             body["rules"] = rules.filter(|rule| allowed.contains(rule)).cloned().collect();
         }
-        Kind::ServiceAccount | Kind::RoleBinding | Kind::Secret => {}
+        ItemKind::ServiceAccount | ItemKind::RoleBinding | ItemKind::Secret => {}
     }
     body
 }

@@ -8,10 +8,10 @@
 //!
 //! Secrets are listed only in the namespace of the records, and in the namespaces of leases with registry logins.
 
-use super::Inner;
-use crate::apply::item::{Id, Kind};
+use super::ClusterContext;
+use crate::apply::item::{ItemKind, ObjectId};
 use crate::apply::plan::{ExistingObject, ExistingObjects};
-use crate::apply::{Calls, Read};
+use crate::apply::{KubeCalls, ReadScope};
 use crate::crd::convert;
 use crate::{labels, objects};
 use akash_provider_core::error::Error;
@@ -24,12 +24,12 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-pub(super) const UNWATCHED: [Kind; 5] = [
-    Kind::ResourceQuota,
-    Kind::Secret,
-    Kind::ServiceAccount,
-    Kind::Role,
-    Kind::RoleBinding,
+pub(super) const UNWATCHED: [ItemKind; 5] = [
+    ItemKind::ResourceQuota,
+    ItemKind::Secret,
+    ItemKind::ServiceAccount,
+    ItemKind::Role,
+    ItemKind::RoleBinding,
 ];
 
 /// Duration for which deploys share the lists of all objects in the cluster, from the first use. Sharing
@@ -46,15 +46,20 @@ struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
     /// Lists the objects of a kind on first use. Secrets are listed only in the namespace `records`.
-    async fn get(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
+    async fn get(
+        &self,
+        kind: ItemKind,
+        records: &str,
+        calls: &KubeCalls,
+    ) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
             return Ok(None);
         };
         let list = || async {
-            let place = (kind == Kind::Secret).then_some(records);
+            let place = (kind == ItemKind::Secret).then_some(records);
             let found = calls
-                .selected(kind, place, labels::SELECTOR, Read::Metadata)
+                .selected(kind, place, labels::SELECTOR, ReadScope::Metadata)
                 .await?;
             let mut all = ByNamespace::new();
             add(&mut all, kind, found);
@@ -67,10 +72,10 @@ impl Lists {
 
 /// Lists of objects of the whole cluster. The first deploys of all leases share these lists during [`START`].
 #[derive(Default)]
-pub(crate) struct StartupLists(Mutex<Phase>);
+pub(crate) struct StartupLists(Mutex<StartupPhase>);
 
 #[derive(Default)]
-enum Phase {
+enum StartupPhase {
     #[default]
     Pending,
     Active {
@@ -88,15 +93,15 @@ impl StartupLists {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The period starts with the first query, not with the process: leases may come late.
-        if matches!(*phase, Phase::Pending) {
-            *phase = Phase::Active {
+        if matches!(*phase, StartupPhase::Pending) {
+            *phase = StartupPhase::Active {
                 since: Instant::now(),
                 lists: Arc::default(),
                 deployed: HashSet::new(),
             };
         }
         match &mut *phase {
-            Phase::Active {
+            StartupPhase::Active {
                 since,
                 lists,
                 deployed,
@@ -108,28 +113,28 @@ impl StartupLists {
                 }
                 is_first.then(|| Arc::clone(lists))
             }
-            Phase::Pending | Phase::Active { .. } | Phase::Done => {
+            StartupPhase::Pending | StartupPhase::Active { .. } | StartupPhase::Done => {
                 // Permanent, and frees the lists, which may be large.
-                *phase = Phase::Done;
+                *phase = StartupPhase::Done;
                 None
             }
         }
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns the existing objects of `kinds` in the namespace of a lease.
     pub(super) async fn there(
         &self,
         namespace: &str,
-        kinds: &BTreeSet<Kind>,
+        kinds: &BTreeSet<ItemKind>,
         operation: &'static str,
     ) -> Result<ExistingObjects, Error> {
         let lists = self.start.lists(namespace, true);
         let (lists, calls) = (lists.as_deref(), &self.calls(operation));
-        let of_kind = |kind: Kind| {
+        let of_kind = |kind: ItemKind| {
             async move {
-                if let Some(lists) = lists.filter(|_| kind != Kind::Secret)
+                if let Some(lists) = lists.filter(|_| kind != ItemKind::Secret)
                     && let Some(all) = lists.get(kind, "", calls).await?
                 {
                     let mut there = all.get(namespace).cloned().unwrap_or_default();
@@ -158,12 +163,12 @@ impl Inner {
         operation: &'static str,
     ) -> Result<bool, Error> {
         let home = &self.settings.manifest_namespace;
-        let id = Id {
-            kind: Kind::Secret,
+        let id = ObjectId {
+            kind: ItemKind::Secret,
             name: secret.to_owned(),
         };
         if let Some(lists) = self.start.lists(lease_namespace, false)
-            && let Some(all) = lists.get(Kind::Secret, home, &self.calls(operation)).await?
+            && let Some(all) = lists.get(ItemKind::Secret, home, &self.calls(operation)).await?
         {
             return Ok(is_in(all, home, &id));
         }
@@ -175,19 +180,19 @@ impl Inner {
     /// Lists the existing objects in the whole cluster, with one list request for each kind.
     pub(crate) async fn all_there(&self, operation: &'static str) -> Result<ByNamespace, Error> {
         let calls = &self.calls(operation);
-        let list = |kind: Kind, place: Option<String>| {
+        let list = |kind: ItemKind, place: Option<String>| {
             async move {
-                let found = calls.selected(kind, place.as_deref(), labels::SELECTOR, Read::Metadata);
+                let found = calls.selected(kind, place.as_deref(), labels::SELECTOR, ReadScope::Metadata);
                 Ok((kind, found.await?))
             }
             .boxed()
         };
-        let kinds = UNWATCHED.into_iter().filter(|kind| *kind != Kind::Secret);
+        let kinds = UNWATCHED.into_iter().filter(|kind| *kind != ItemKind::Secret);
         let secrets = self.homes_of_logins().into_iter();
         let secrets = secrets.chain([self.settings.manifest_namespace.clone()]);
         let lists: Vec<BoxFuture<'_, Result<_, Error>>> = kinds
             .map(|kind| list(kind, None))
-            .chain(secrets.map(|home| list(Kind::Secret, Some(home))))
+            .chain(secrets.map(|home| list(ItemKind::Secret, Some(home))))
             .collect();
         let found: Vec<_> = stream::iter(lists).buffer_unordered(LISTS).try_collect().await?;
         let mut all = ByNamespace::new();
@@ -198,7 +203,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl ClusterContext {
     /// Returns the namespaces of leases with registry logins. Omits namespaces in which the provider cannot
     /// read Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
@@ -217,22 +222,22 @@ impl Inner {
 }
 
 /// Returns true if the object exists and is not being deleted.
-pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
+pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &ObjectId) -> bool {
     let found = all.get(namespace).and_then(|there| there.get(id));
     found.is_some_and(|found| !found.is_deleting)
 }
 
 /// Returns the parts of an object to read. A comparison of Secrets needs their data, because the provider
 /// stores no hash of a password.
-const fn parts_of(kind: Kind) -> Read {
-    if matches!(kind, Kind::Secret) {
-        Read::Data
+const fn parts_of(kind: ItemKind) -> ReadScope {
+    if matches!(kind, ItemKind::Secret) {
+        ReadScope::Data
     } else {
-        Read::Metadata
+        ReadScope::Metadata
     }
 }
 
-fn add(all: &mut ByNamespace, kind: Kind, found: Vec<(ObjectMeta, crate::apply::item::Data)>) {
+fn add(all: &mut ByNamespace, kind: ItemKind, found: Vec<(ObjectMeta, crate::apply::item::Data)>) {
     for (meta, data) in found {
         let namespace = meta.namespace.clone().unwrap_or_default();
         let (id, found) = entry(kind, meta, data);
@@ -240,8 +245,8 @@ fn add(all: &mut ByNamespace, kind: Kind, found: Vec<(ObjectMeta, crate::apply::
     }
 }
 
-fn entry(kind: Kind, meta: ObjectMeta, data: crate::apply::item::Data) -> (Id, ExistingObject) {
-    let id = Id {
+fn entry(kind: ItemKind, meta: ObjectMeta, data: crate::apply::item::Data) -> (ObjectId, ExistingObject) {
+    let id = ObjectId {
         kind,
         name: meta.name.unwrap_or_default(),
     };
@@ -258,7 +263,7 @@ mod tests {
 
     #[test]
     fn each_kind_without_a_watch_is_listed() {
-        let unwatched = Kind::ALL.into_iter().filter(|kind| !kind.is_watched());
+        let unwatched = ItemKind::ALL.into_iter().filter(|kind| !kind.is_watched());
         assert_eq!(
             unwatched.collect::<BTreeSet<_>>(),
             UNWATCHED.into_iter().collect::<BTreeSet<_>>()

@@ -14,8 +14,8 @@ pub use logins::{passwords, restore_passwords};
 
 use super::Manifest;
 use crate::labels;
-use crate::refusal::Refusal;
-use crate::settings::Settings;
+use crate::refusal::RenderError;
+use crate::settings::KubeSettings;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
 use kube::ResourceExt;
@@ -50,12 +50,12 @@ pub struct BadObject {
     pub problem: String,
 }
 
-/// Converts a deployment to its Manifest object. Passwords are omitted unless [`Settings::plain_registry_passwords`] is
+/// Converts a deployment to its Manifest object. Passwords are omitted unless [`KubeSettings::plain_registry_passwords`] is
 /// set; see [`passwords`].
 ///
 /// # Errors
-/// [`Refusal`] for the first value that the object cannot hold, and for an object that is too large.
-pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Manifest, Refusal> {
+/// [`RenderError`] for the first value that the object cannot hold, and for an object that is too large.
+pub fn to_manifest(deployment: &WorkloadSpec, settings: &KubeSettings) -> Result<Manifest, RenderError> {
     let name = deployment.lease.namespace();
     let mut spec = write::spec(deployment)?;
     if !settings.plain_registry_passwords {

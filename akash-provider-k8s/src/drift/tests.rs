@@ -1,20 +1,20 @@
 use super::*;
 use crate::apply::exact;
-use crate::apply::item::Id;
+use crate::apply::item::ObjectId;
 use crate::apply::plan::LiveObject;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-struct Cluster(BTreeMap<Id, LiveObject>);
+struct Cluster(BTreeMap<ObjectId, LiveObject>);
 
 impl WatchedObjects for Cluster {
-    fn find(&self, id: &Id) -> Option<LiveObject> {
+    fn find(&self, id: &ObjectId) -> Option<LiveObject> {
         self.0.get(id).cloned()
     }
 
-    fn ours(&self) -> Vec<(Id, String)> {
+    fn ours(&self) -> Vec<(ObjectId, String)> {
         Vec::new()
     }
 }
@@ -30,7 +30,7 @@ impl Cluster {
     }
 
     /// Applies an object like a server-side apply: fields that other clients added remain.
-    fn apply(&mut self, id: &Id, body: &Value) {
+    fn apply(&mut self, id: &ObjectId, body: &Value) {
         let live = self.0.entry(id.clone()).or_insert_with(|| LiveObject {
             uid: "new".to_owned(),
             is_deleting: false,
@@ -75,19 +75,19 @@ fn items() -> Vec<Item> {
     let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}});
     vec![
         Item::new(
-            Kind::NetworkPolicy,
+            ItemKind::NetworkPolicy,
             &json!({"metadata": meta("closed"), "spec": {"policyTypes": ["Egress"], "egress": [{"to": []}]}}),
         ),
         Item::new(
-            Kind::ResourceQuota,
+            ItemKind::ResourceQuota,
             &json!({"metadata": meta("quota"), "spec": {"hard": {"pods": 1}}}),
         ),
         Item::new(
-            Kind::Deployment,
+            ItemKind::Deployment,
             &json!({"metadata": meta("web"), "spec": {"replicas": 2, "template": template}}),
         ),
         Item::new(
-            Kind::Service,
+            ItemKind::Service,
             &json!({"metadata": meta("web"), "spec": {"ports": [{"port": 80}]}}),
         ),
     ]
@@ -160,7 +160,7 @@ fn an_uncertain_edit_is_left_to_a_deploy() {
 fn isolation_with_another_hash_is_returned_as_uncertain() {
     let items = items();
     let mut cluster = Cluster::with_items(&items);
-    assert_eq!(items[1].id.kind, Kind::ResourceQuota);
+    assert_eq!(items[1].id.kind, ItemKind::ResourceQuota);
     let edit = json!({
         "metadata": {"annotations": {labels::APPLIED_HASH: "edited"}}, "spec": {"hard": {"pods": 900}},
     });
@@ -219,38 +219,38 @@ fn isolation_is_restored_before_workloads() {
     // In this order, workloads would precede the rights of the account.
     let mut reversed = items.clone();
     reversed.reverse();
-    let kinds: Vec<Kind> = drifted(&reversed, &cluster)
+    let kinds: Vec<ItemKind> = drifted(&reversed, &cluster)
         .iter()
         .map(|f| f.write.id.kind)
         .collect();
-    let isolation = [Kind::ResourceQuota, Kind::NetworkPolicy];
+    let isolation = [ItemKind::ResourceQuota, ItemKind::NetworkPolicy];
     assert_eq!(
         kinds,
-        [&isolation[..], &[Kind::Service, Kind::Deployment]].concat()
+        [&isolation[..], &[ItemKind::Service, ItemKind::Deployment]].concat()
     );
 }
 
 #[test]
 fn objects_that_weaken_isolation_are_foreign_unless_rendered_or_labelled_keep() {
     let items = items();
-    let named = |kind: Kind, name: &str, label: &str| {
+    let named = |kind: ItemKind, name: &str, label: &str| {
         let labels = (!label.is_empty()).then(|| [(label.to_owned(), "true".to_owned())].into());
         let meta = ObjectMeta {
             labels,
             ..ObjectMeta::default()
         };
         let name = name.to_owned();
-        (Id { kind, name }, meta)
+        (ObjectId { kind, name }, meta)
     };
     let there = [
-        named(Kind::NetworkPolicy, "closed", ""),
-        named(Kind::NetworkPolicy, "open", ""),
-        named(Kind::NetworkPolicy, "labelled", labels::MANAGED),
-        named(Kind::NetworkPolicy, "operators", labels::KEEP),
-        named(Kind::Role, "reader", ""),
-        named(Kind::RoleBinding, "reader", ""),
-        named(Kind::RoleBinding, "system:deployers", ""),
-        named(Kind::Service, "address", ""),
+        named(ItemKind::NetworkPolicy, "closed", ""),
+        named(ItemKind::NetworkPolicy, "open", ""),
+        named(ItemKind::NetworkPolicy, "labelled", labels::MANAGED),
+        named(ItemKind::NetworkPolicy, "operators", labels::KEEP),
+        named(ItemKind::Role, "reader", ""),
+        named(ItemKind::RoleBinding, "reader", ""),
+        named(ItemKind::RoleBinding, "system:deployers", ""),
+        named(ItemKind::Service, "address", ""),
     ];
     let there = there.iter().map(|(id, meta)| (id.clone(), meta));
     let all = foreign(is_among(&items), there).into_iter();
@@ -268,7 +268,12 @@ fn objects_that_weaken_isolation_are_foreign_unless_rendered_or_labelled_keep() 
 
 #[test]
 fn isolation_is_repaired_in_each_drift_mode() {
-    let kinds = [Kind::Role, Kind::Deployment, Kind::StatefulSet, Kind::Service];
+    let kinds = [
+        ItemKind::Role,
+        ItemKind::Deployment,
+        ItemKind::StatefulSet,
+        ItemKind::Service,
+    ];
     assert_eq!(kinds.map(|kind| Drift::Heal.heals(kind)), [true; 4]);
     assert_eq!(
         kinds.map(|kind| Drift::Report.heals(kind)),

@@ -1,7 +1,7 @@
 //! Conversion of an election record to a Lease object, in the format of other Kubernetes leader elections.
 
 use crate::labels;
-use akash_provider_core::election::{Claim, Record, RecordPayload, Stored};
+use akash_provider_core::election::{Claim, ElectionRecord, RecordPayload, Stored};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
@@ -20,7 +20,7 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
     let holder = text("holderIdentity");
     let annotations = lease.metadata.annotations.as_ref();
     let annotation = annotations.and_then(|all| all.get(labels::BESIDE_LEADERSHIP));
-    let record = Record {
+    let record = ElectionRecord {
         holder: (!holder.is_empty()).then_some(holder),
         lease: Duration::from_secs(number("leaseDurationSeconds")),
         term: number("leaseTransitions"),

@@ -8,8 +8,8 @@
 //! reach the previous endpoints.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
-use crate::state::follow::{Follower, Report, Sink};
-use crate::state::reading::{Bookkeeping, Reading};
+use crate::state::follow::{Follower, Sink, WatchObserver};
+use crate::state::reading::{Bookkeeping, ListerWatcher};
 use crate::state::{Definitions, WatchConfig};
 use crate::task;
 use k8s_openapi::api::core::v1::Node;
@@ -55,8 +55,8 @@ impl InfrastructureWatch {
     #[must_use]
     pub fn start(client: &Client, last: Infrastructure) -> Self {
         let (sender, addresses) = watch::channel(ListedAddresses::default());
-        let nodes = Addresses::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
-        let servers = Addresses::new(&sender, backends, |addresses| &mut addresses.api_servers);
+        let nodes = AddressSink::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
+        let servers = AddressSink::new(&sender, backends, |addresses| &mut addresses.api_servers);
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
         Self {
             addresses,
@@ -98,7 +98,7 @@ fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructu
 fn follow<T, A>(
     api: Api<T>,
     labels: &'static str,
-    sink: Addresses<T, A>,
+    sink: AddressSink<T, A>,
     name: &'static str,
 ) -> AbortOnDropHandle<()>
 where
@@ -116,7 +116,7 @@ where
         labels,
         fields: "".into(),
         is_metadata: false,
-        reading: Reading::new::<Bookkeeping>(),
+        reading: ListerWatcher::new::<Bookkeeping>(),
         definitions: Definitions::default(),
         sink,
         report: WatchLog {
@@ -129,14 +129,14 @@ where
 }
 
 /// Receiver of the addresses in objects of one kind.
-struct Addresses<T, A> {
+struct AddressSink<T, A> {
     sender: watch::Sender<ListedAddresses>,
     read: fn(&T) -> Vec<A>,
     half: fn(&mut ListedAddresses) -> &mut Option<ByName<A>>,
     listed: ByName<A>,
 }
 
-impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
+impl<T: Resource, A: Clone + PartialEq> AddressSink<T, A> {
     fn new(
         sender: &watch::Sender<ListedAddresses>,
         read: fn(&T) -> Vec<A>,
@@ -164,7 +164,7 @@ impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
     }
 }
 
-impl<T: Resource + Send, A: Clone + PartialEq + Send> Sink<T> for Addresses<T, A> {
+impl<T: Resource + Send, A: Clone + PartialEq + Send> Sink<T> for AddressSink<T, A> {
     fn begin(&mut self) {
         self.listed.clear();
     }
@@ -207,7 +207,7 @@ impl WatchLog {
     }
 }
 
-impl Report for WatchLog {
+impl WatchObserver for WatchLog {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -238,9 +238,9 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    fn halves() -> (watch::Sender<ListedAddresses>, Addresses<Node, IpAddr>) {
+    fn halves() -> (watch::Sender<ListedAddresses>, AddressSink<Node, IpAddr>) {
         let sender = watch::Sender::new(ListedAddresses::default());
-        let nodes = Addresses::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
+        let nodes = AddressSink::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
         (sender, nodes)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Kind of a watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum InventoryKind {
     /// Nodes of the cluster, including those that are not offered.
     Node,
     /// Pods of all namespaces.
@@ -28,8 +28,8 @@ pub enum Kind {
     CephPool,
 }
 
-impl Kind {
-    /// All kinds. The essential kinds ([`Kind::is_essential`]) come first.
+impl InventoryKind {
+    /// All kinds. The essential kinds ([`InventoryKind::is_essential`]) come first.
     pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Pod,
@@ -65,14 +65,14 @@ impl Kind {
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct NamespacedName {
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// Name, unique within the namespace.
     pub name: Arc<str>,
 }
 
-impl Key {
+impl NamespacedName {
     /// Creates the key of an object; `namespace` is empty for a cluster-scoped object.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
@@ -108,12 +108,12 @@ pub enum ObjectFacts {
 
 /// Change from a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum FactChange {
     /// The object exists with these fields.
-    Set(Key, ObjectFacts),
+    Set(NamespacedName, ObjectFacts),
     /// The object does not exist, or is not part of the capacity count. The UID, if known, can belong to an
     /// older object with the same name.
-    Gone(Kind, Key, Option<Box<str>>),
+    Gone(InventoryKind, NamespacedName, Option<Box<str>>),
     /// Keys of all counted objects of a kind. Other objects are not counted.
-    Only(Kind, HashSet<Key>),
+    Only(InventoryKind, HashSet<NamespacedName>),
 }

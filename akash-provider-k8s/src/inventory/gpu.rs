@@ -70,7 +70,7 @@ pub(crate) fn devices(
 /// Device counts of one GPU model, from the labels of a node: in total, by memory size, by interface, and by
 /// both.
 #[derive(Debug, Default)]
-struct Model<'a> {
+struct ModelCounts<'a> {
     devices: u32,
     memory: Vec<(&'a str, u32)>,
     interface: Vec<(&'a str, u32)>,
@@ -82,7 +82,7 @@ fn kinds(
     vendor: Vendor,
     note: &mut impl FnMut(GpuProblem),
 ) -> Vec<GpuSpec> {
-    let mut models: BTreeMap<&str, Model<'_>> = BTreeMap::new();
+    let mut models: BTreeMap<&str, ModelCounts<'_>> = BTreeMap::new();
     let start = model_label(vendor, "");
     let ours = labels
         .range(start.clone()..)
@@ -140,7 +140,7 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     }
 }
 
-impl Model<'_> {
+impl ModelCounts<'_> {
     /// Adds the device kinds of this model to `out`. The kinds omit memory size and interface if the labels
     /// do not show which sizes and interfaces belong together.
     fn kinds(

@@ -2,7 +2,7 @@
 
 use crate::crd::ManifestSpec;
 use crate::labels;
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use akash_provider_core::types::{LeaseId, OrderId};
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl LeaseFacts {
     /// # Errors
     /// Returns why the Manifest is invalid. The pods of the lease namespace then count as pods without a
     /// lease.
-    pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
+    pub fn from_object(manifest: &DynamicObject, settings: &KubeSettings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let wrong =
             |what: String| format!("Manifest `{name}`: {what}; its pods count as pods without a lease");
@@ -51,7 +51,7 @@ impl LeaseFacts {
     }
 }
 
-fn lease(spec: &ManifestSpec, settings: &Settings) -> Option<LeaseId> {
+fn lease(spec: &ManifestSpec, settings: &KubeSettings) -> Option<LeaseId> {
     let id = &spec.lease_id;
     let text = format!("{}/{}/{}/{}", id.owner, id.dseq, id.gseq, id.oseq);
     let order: OrderId = text.parse().ok()?;
@@ -82,7 +82,7 @@ mod tests {
             },
         });
         change(&mut object);
-        let mut settings = Settings::new(PROVIDER.parse().unwrap());
+        let mut settings = KubeSettings::new(PROVIDER.parse().unwrap());
         settings.chain_id = "akashnet-2".to_owned();
         LeaseFacts::from_object(&serde_json::from_value(object).unwrap(), &settings)
     }

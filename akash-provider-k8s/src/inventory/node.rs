@@ -1,7 +1,7 @@
 //! Nodes: capacity, schedulability and mountable storage classes.
 
 use super::gpu::{self, Devices};
-use super::quantity::{Resources, milli_of, whole, whole_of};
+use super::quantity::{ResourceQuantities, milli_of, whole, whole_of};
 use super::reason::{ClosedReason, GpuProblem};
 use super::requests::Requests;
 use super::vendor::Vendor;
@@ -47,7 +47,7 @@ impl NodeFacts {
         let name: NodeName = node.metadata.name.as_deref()?.into();
         let none = labels::Labels::new();
         let labels = node.metadata.labels.as_ref().unwrap_or(&none);
-        let nothing = Resources::new();
+        let nothing = ResourceQuantities::new();
         let status = node.status.as_ref();
         let allocatable = status.and_then(|s| s.allocatable.as_ref()).unwrap_or(&nothing);
         let capacity = status.and_then(|s| s.capacity.as_ref()).unwrap_or(&nothing);
@@ -116,7 +116,7 @@ pub(crate) struct Used {
     pub(crate) pods: i64,
 }
 
-fn hardware(capacity: &Resources, labels: &labels::Labels, devices: &[Devices]) -> Hardware {
+fn hardware(capacity: &ResourceQuantities, labels: &labels::Labels, devices: &[Devices]) -> Hardware {
     let has = |name: &str| capacity.contains_key(name);
     let gpus = devices
         .iter()

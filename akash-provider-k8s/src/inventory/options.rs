@@ -4,10 +4,10 @@ use super::storage::StorageOptions;
 use crate::state::{Definitions, WatchConfig};
 use std::time::Duration;
 
-/// Settings of the capacity count. [`Options::default`] is suitable if nodes and storage classes have their
+/// Settings of the capacity count. [`CapacityOptions::default`] is suitable if nodes and storage classes have their
 /// `akash.network` labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct CapacityOptions {
     /// Settings of persistent storage.
     pub storage: StorageOptions,
     /// Duration for which changes are collected before an inventory update is published.
@@ -21,7 +21,7 @@ pub struct Options {
     pub definitions: Definitions,
 }
 
-impl Default for Options {
+impl Default for CapacityOptions {
     fn default() -> Self {
         Self {
             storage: StorageOptions::default(),

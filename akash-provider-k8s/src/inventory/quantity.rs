@@ -11,7 +11,7 @@ pub(crate) const LIMIT: i64 = 1 << 60;
 const DIGITS: usize = 24;
 
 /// Quantities by resource name, such as the requests of a container.
-pub(crate) type Resources = BTreeMap<String, Quantity>;
+pub(crate) type ResourceQuantities = BTreeMap<String, Quantity>;
 
 /// Parses a quantity such as `1500m`. Returns whole units, rounded up, or `None` for an invalid quantity.
 pub(crate) fn whole(text: &str) -> Option<i64> {
@@ -24,12 +24,12 @@ pub(crate) fn milli(text: &str) -> Option<i64> {
 }
 
 /// Returns the quantity of a resource in whole units; 0 if the quantity is missing or invalid.
-pub(crate) fn whole_of(list: &Resources, name: &str) -> i64 {
+pub(crate) fn whole_of(list: &ResourceQuantities, name: &str) -> i64 {
     list.get(name).and_then(|q| whole(&q.0)).unwrap_or(0)
 }
 
 /// Returns the quantity of a resource in thousandths; 0 if the quantity is missing or invalid.
-pub(crate) fn milli_of(list: &Resources, name: &str) -> i64 {
+pub(crate) fn milli_of(list: &ResourceQuantities, name: &str) -> i64 {
     list.get(name).and_then(|q| milli(&q.0)).unwrap_or(0)
 }
 

@@ -1,6 +1,6 @@
 //! Reasons why a resource is not offered, and the remedy of each reason.
 
-use super::Kind;
+use super::InventoryKind;
 use super::vendor::{self, Vendor};
 use crate::labels::{self, CLASS_LABEL};
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource};
@@ -300,7 +300,7 @@ impl fmt::Display for IgnoredClass {
 }
 
 /// Returns the [`IgnoredResource`] for a kind of object that the API server does not list.
-pub(crate) fn unreadable_kind(kind: Kind, error: &str) -> IgnoredResource {
+pub(crate) fn unreadable_kind(kind: InventoryKind, error: &str) -> IgnoredResource {
     IgnoredResource::new(
         IgnoredKind::ObjectKind,
         format!("{} cannot be read: {error}", kind.plural()),

@@ -6,7 +6,7 @@
 //! request counts. Memory-backed volumes are added once per pod: the scheduler ignores them, but they use the
 //! memory of the node.
 
-use super::quantity::{Resources, milli_of, whole, whole_of};
+use super::quantity::{ResourceQuantities, milli_of, whole, whole_of};
 use super::vendor::Vendor;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec};
 use std::ops::AddAssign;
@@ -25,7 +25,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    fn from_list(list: Option<&Resources>) -> Self {
+    fn from_list(list: Option<&ResourceQuantities>) -> Self {
         list.map_or_else(Self::default, |list| Self {
             cpu: milli_of(list, "cpu"),
             memory: whole_of(list, "memory"),

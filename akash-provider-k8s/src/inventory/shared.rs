@@ -1,10 +1,10 @@
 //! State that the capacity watches share, and publication of updates.
 
-use super::facts::{Change, Kind};
-use super::options::Options;
+use super::facts::{FactChange, InventoryKind};
+use super::options::CapacityOptions;
 use super::tally::Tally;
 use crate::operators::ip::Capacity;
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage};
@@ -30,7 +30,7 @@ pub struct InventoryWatch {
 
 /// State of the watch of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Watch {
+pub(super) struct WatchHealth {
     /// All objects were listed once.
     pub(super) synced: bool,
     /// The cluster does not serve the kind.
@@ -55,22 +55,22 @@ pub(super) type Publication = Option<Result<(), String>>;
 
 /// Capacity count of the cluster. The watches update this count.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) inner: Mutex<Inner>,
+pub(super) struct CapacityTracker {
+    pub(super) inner: Mutex<CapacityState>,
     pub(super) change: Notify,
     pub(super) updates: MemoryInventorySource,
     /// Channel that announces changes. `None` if the changes are published as complete updates.
     pub(super) publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
-    pub(super) leased_ips: Option<Settings>,
+    pub(super) leased_ips: Option<KubeSettings>,
     pub(super) gather: Duration,
     pub(super) patience: Duration,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct CapacityState {
     pub(super) tally: Tally,
-    pub(super) watches: BTreeMap<Kind, Watch>,
+    pub(super) watches: BTreeMap<InventoryKind, WatchHealth>,
     /// Time at which all essential kinds of objects were listed; `None` during an outage.
     pub(super) known_since: Option<Instant>,
     /// Whether the current failure of the essential watches was published.
@@ -83,7 +83,7 @@ pub(super) struct Inner {
 
 /// Next step of the task that publishes inventory updates.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum PublishStep {
     Nothing,
     Publish,
     Fail(String),
@@ -91,10 +91,10 @@ pub(super) enum Next {
     Wait(Duration),
 }
 
-impl Shared {
-    pub(super) fn new(leased_ips: Option<Settings>, options: &Options) -> Self {
+impl CapacityTracker {
+    pub(super) fn new(leased_ips: Option<KubeSettings>, options: &CapacityOptions) -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(CapacityState {
                 tally: Tally::new(options.storage.clone()),
                 watches: BTreeMap::new(),
                 known_since: None,
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(super) fn apply(&self, changes: impl IntoIterator<Item = FactChange>) {
         let mut inner = self.inner();
         for change in changes {
             inner.tally.apply(change);
@@ -124,19 +124,19 @@ impl Shared {
         }
     }
 
-    pub(super) fn received(&self, kind: Kind, changes: impl IntoIterator<Item = Change>) {
+    pub(super) fn received(&self, kind: InventoryKind, changes: impl IntoIterator<Item = FactChange>) {
         self.count(kind, |counts| counts.received = Some(Instant::now()));
         self.apply(changes);
     }
 
-    pub(super) fn count(&self, kind: Kind, change: impl FnOnce(&mut WatchCounts)) {
+    pub(super) fn count(&self, kind: InventoryKind, change: impl FnOnce(&mut WatchCounts)) {
         change(&mut self.inner().watches.entry(kind).or_default().counts);
     }
 
     /// Returns the states of the started watches. If the cluster does not serve a kind, the kind is omitted.
     pub(super) fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         let inner = self.inner();
-        let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;
+        let is_shown = |watch: &WatchHealth| watch.counts.starts > 0 && !watch.absent;
         let started = inner.watches.iter().filter(|(_, watch)| is_shown(watch));
         let watches = started.map(|(kind, watch)| {
             let status = InventoryWatch {
@@ -150,7 +150,7 @@ impl Shared {
         watches.collect()
     }
 
-    pub(super) fn update_watch(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
+    pub(super) fn update_watch(&self, kind: InventoryKind, change: impl FnOnce(&mut WatchHealth)) {
         let mut inner = self.inner();
         let watch = inner.watches.entry(kind).or_default();
         let before = watch.clone();
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, CapacityState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,7 +179,7 @@ impl Shared {
     }
 
     /// Updates the number of leased addresses, forever.
-    pub(super) async fn count_addresses(self: Arc<Self>, settings: Settings, capacity: Capacity) {
+    pub(super) async fn count_addresses(self: Arc<Self>, settings: KubeSettings, capacity: Capacity) {
         loop {
             capacity.changed().await;
             // Gathers changes.
@@ -226,14 +226,14 @@ impl Shared {
             sleep(self.gather).await;
             let next = self.inner().next(self.patience);
             match next {
-                Next::Nothing => {}
-                Next::Wait(left) => again = Some(left),
-                Next::Fail(message) => self.fail(message),
-                Next::Publish if self.publisher.is_some() => {
+                PublishStep::Nothing => {}
+                PublishStep::Wait(left) => again = Some(left),
+                PublishStep::Fail(message) => self.fail(message),
+                PublishStep::Publish if self.publisher.is_some() => {
                     self.inner().tally.published();
                     self.tell(Ok(()));
                 }
-                Next::Publish => {
+                PublishStep::Publish => {
                     let snapshot = self.inner().tally.snapshot();
                     self.updates.push(InventoryUpdate {
                         inventory: snapshot.inventory,
@@ -246,11 +246,11 @@ impl Shared {
     }
 }
 
-impl Inner {
-    pub(super) fn next(&mut self, patience: Duration) -> Next {
-        let essential = |kind: &Kind| kind.is_essential();
-        let watch = |kind: Kind| self.watches.get(&kind);
-        let down = Kind::ALL.into_iter().filter(essential).find_map(|kind| {
+impl CapacityState {
+    pub(super) fn next(&mut self, patience: Duration) -> PublishStep {
+        let essential = |kind: &InventoryKind| kind.is_essential();
+        let watch = |kind: InventoryKind| self.watches.get(&kind);
+        let down = InventoryKind::ALL.into_iter().filter(essential).find_map(|kind| {
             let why = watch(kind)?.down.as_ref()?;
             Some(format!("{} cannot be watched: {why}", kind.plural()))
         });
@@ -258,20 +258,24 @@ impl Inner {
             // After an outage the wait for storage starts again.
             self.known_since = None;
             let first = !std::mem::replace(&mut self.is_failure_reported, true);
-            return if first { Next::Fail(message) } else { Next::Nothing };
+            return if first {
+                PublishStep::Fail(message)
+            } else {
+                PublishStep::Nothing
+            };
         }
-        let synced = |kind: Kind| watch(kind).is_some_and(|w| w.synced);
-        if !Kind::ALL.into_iter().filter(essential).all(synced) {
-            return Next::Nothing;
+        let synced = |kind: InventoryKind| watch(kind).is_some_and(|w| w.synced);
+        if !InventoryKind::ALL.into_iter().filter(essential).all(synced) {
+            return PublishStep::Nothing;
         }
         let since = *self.known_since.get_or_insert_with(Instant::now);
-        let open = |kind: &Kind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
+        let open = |kind: &InventoryKind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
         let left = patience.saturating_sub(since.elapsed());
         // Only before the first update: later storage failures are reported without a wait.
-        if !self.published && !left.is_zero() && Kind::ALL.iter().any(open) {
-            return Next::Wait(left);
+        if !self.published && !left.is_zero() && InventoryKind::ALL.iter().any(open) {
+            return PublishStep::Wait(left);
         }
-        for kind in Kind::ALL.into_iter().filter(|k| !k.is_essential()) {
+        for kind in InventoryKind::ALL.into_iter().filter(|k| !k.is_essential()) {
             let watch = self.watches.entry(kind).or_default();
             // A kind that the cluster does not serve is not a failure.
             let unread = !watch.absent && !watch.synced;
@@ -284,9 +288,9 @@ impl Inner {
         // The first update is published for an empty cluster too.
         let recounted = std::mem::take(&mut self.recounted);
         if again || first || recounted || self.tally.is_dirty() {
-            Next::Publish
+            PublishStep::Publish
         } else {
-            Next::Nothing
+            PublishStep::Nothing
         }
     }
 }

@@ -2,22 +2,22 @@
 //!
 //! No update is published before nodes, pods and manifests were listed. While one of these kinds cannot be
 //! watched, the last update stays valid, and the failure is reported once. Unreadable storage is reported,
-//! and its classes are not offered. Changes are collected for [`Options::gather`], so that a burst of changes
+//! and its classes are not offered. Changes are collected for [`CapacityOptions::gather`], so that a burst of changes
 //! causes one update.
 
-use super::facts::{Kind, ObjectFacts};
+use super::facts::{InventoryKind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
-use super::options::Options;
+use super::options::CapacityOptions;
 use super::pod::PodFacts;
-use super::shared::{InventoryWatch, Publication, Shared};
+use super::shared::{CapacityTracker, InventoryWatch, Publication};
 use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, VolumeFacts};
-use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter};
+use super::watch::{CountSink, FactsDecoder, NodeParts, PodParts, Reporter};
 use crate::labels;
 use crate::operators::ip::Capacity;
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use crate::state::follow::Follower;
-use crate::state::reading::{Bookkeeping, Reading};
+use crate::state::reading::{Bookkeeping, ListerWatcher};
 use crate::state::{Definitions, WatchConfig};
 use crate::statistics::IgnoredResources;
 use crate::task;
@@ -42,7 +42,7 @@ const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fail
 /// Capacity of a Kubernetes cluster, updated by watches. Dropping the value stops the watches.
 #[derive(Debug)]
 pub struct KubeInventory {
-    shared: Arc<Shared>,
+    shared: Arc<CapacityTracker>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -51,7 +51,7 @@ pub struct KubeInventory {
 /// Dropping the value stops the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
-    shared: Arc<Shared>,
+    shared: Arc<CapacityTracker>,
     publications: watch::Receiver<Publication>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
@@ -59,7 +59,7 @@ pub(crate) struct WholeInventory {
 
 /// Handle that computes the current capacity count on request.
 #[derive(Debug, Clone)]
-pub(crate) struct CountHandle(Arc<Shared>);
+pub(crate) struct CountHandle(Arc<CapacityTracker>);
 
 impl CountHandle {
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
@@ -70,7 +70,7 @@ impl CountHandle {
 impl KubeInventory {
     /// Starts the watches. Returns at once, even if the API server is down.
     #[must_use]
-    pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
+    pub fn start(client: &Client, settings: &KubeSettings, options: &CapacityOptions) -> Self {
         Self::start_with(
             client,
             options,
@@ -81,17 +81,17 @@ impl KubeInventory {
 
     /// Starts a capacity count that includes the pods of leases, for reports that do not use reservations.
     #[must_use]
-    pub fn start_whole(client: &Client, options: &Options) -> Self {
+    pub fn start_whole(client: &Client, options: &CapacityOptions) -> Self {
         Self::start_with(client, options, None, without_leases)
     }
 
     fn start_with(
         client: &Client,
-        options: &Options,
-        leased_ips: Option<Settings>,
+        options: &CapacityOptions,
+        leased_ips: Option<KubeSettings>,
         leases: impl FnOnce(&mut Starter<'_>),
     ) -> Self {
-        let shared = Arc::new(Shared::new(leased_ips.clone(), options));
+        let shared = Arc::new(CapacityTracker::new(leased_ips.clone(), options));
         let tasks = start(client, &shared, options, leased_ips, leases);
         Self { shared, tasks }
     }
@@ -113,11 +113,11 @@ impl KubeInventory {
 
 impl WholeInventory {
     /// Starts the watches as [`KubeInventory::start_whole`] does.
-    pub(crate) fn start(client: &Client, options: &Options) -> Self {
+    pub(crate) fn start(client: &Client, options: &CapacityOptions) -> Self {
         let (sender, publications) = watch::channel(None);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CapacityTracker {
             publisher: Some(sender),
-            ..Shared::new(None, options)
+            ..CapacityTracker::new(None, options)
         });
         let tasks = start(client, &shared, options, None, without_leases);
         Self {
@@ -148,14 +148,14 @@ impl WholeInventory {
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared
-        .update_watch(Kind::Lease, |watch| watch.synced = true);
+        .update_watch(InventoryKind::Lease, |watch| watch.synced = true);
 }
 
 fn start(
     client: &Client,
-    shared: &Arc<Shared>,
-    options: &Options,
-    leased_ips: Option<Settings>,
+    shared: &Arc<CapacityTracker>,
+    options: &CapacityOptions,
+    leased_ips: Option<KubeSettings>,
     leases: impl FnOnce(&mut Starter<'_>),
 ) -> Vec<AbortOnDropHandle<()>> {
     let mut starter = Starter {
@@ -166,11 +166,11 @@ fn start(
         tasks: Vec::new(),
     };
     let node = |n: &Node| NodeFacts::from_object(n).map(ObjectFacts::Node);
-    let reading = Reading::new::<NodeParts>();
-    starter.read(Kind::Node, "", reading, Box::new(node));
+    let reading = ListerWatcher::new::<NodeParts>();
+    starter.read(InventoryKind::Node, "", reading, Box::new(node));
     let pod = |p: &Pod| PodFacts::from_object(p).map(ObjectFacts::Pod);
-    let reading = Reading::new::<PodParts>();
-    starter.read(Kind::Pod, TAKING, reading, Box::new(pod));
+    let reading = ListerWatcher::new::<PodParts>();
+    starter.read(InventoryKind::Pod, TAKING, reading, Box::new(pod));
     leases(&mut starter);
     starter.storage();
     let mut tasks = starter.tasks;
@@ -194,14 +194,14 @@ impl InventorySource for KubeInventory {
 /// Starts the watches one by one.
 struct Starter<'a> {
     client: &'a Client,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<CapacityTracker>,
     watch_config: WatchConfig,
     definitions: &'a Definitions,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Starter<'_> {
-    fn leases(&mut self, settings: &Settings) {
+    fn leases(&mut self, settings: &KubeSettings) {
         let kind = GroupVersionKind::gvk(crate::crd::GROUP, crate::crd::VERSION, "Manifest");
         let resource = ApiResource::from_gvk_with_plural(&kind, "manifests");
         let namespace = &settings.manifest_namespace;
@@ -211,39 +211,50 @@ impl Starter<'_> {
             Ok(facts) => facts.map(ObjectFacts::Lease),
             Err(why) => Some(ObjectFacts::BadLease(why)),
         };
-        let reading = Reading::new::<Bookkeeping>();
-        self.follow(Kind::Lease, api, (labels::SELECTOR, ""), reading, Box::new(read));
+        let reading = ListerWatcher::new::<Bookkeeping>();
+        self.follow(
+            InventoryKind::Lease,
+            api,
+            (labels::SELECTOR, ""),
+            reading,
+            Box::new(read),
+        );
     }
 
     fn storage(&mut self) {
         let class = |c: &StorageClass| Some(ObjectFacts::Class(ClassFacts::from_object(c)));
-        self.all(Kind::Class, "", Box::new(class));
+        self.all(InventoryKind::Class, "", Box::new(class));
         let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(ObjectFacts::Volume);
-        self.all(Kind::Volume, "", Box::new(volume));
+        self.all(InventoryKind::Volume, "", Box::new(volume));
         let capacity = |c: &CSIStorageCapacity| CapacityFacts::from_object(c).map(ObjectFacts::Capacity);
-        self.all(Kind::Capacity, "", Box::new(capacity));
+        self.all(InventoryKind::Capacity, "", Box::new(capacity));
         let cluster = |c: &DynamicObject| Some(ObjectFacts::CephCluster(CephClusterFacts::from_object(c)));
-        self.rook(Kind::CephCluster, "CephCluster", Box::new(cluster));
+        self.rook(InventoryKind::CephCluster, "CephCluster", Box::new(cluster));
         let pool = |p: &DynamicObject| Some(ObjectFacts::CephPool(CephPoolFacts::from_object(p)));
-        self.rook(Kind::CephPool, "CephBlockPool", Box::new(pool));
+        self.rook(InventoryKind::CephPool, "CephBlockPool", Box::new(pool));
     }
 
-    fn rook(&mut self, kind: Kind, name: &str, read: Read<DynamicObject>) {
+    fn rook(&mut self, kind: InventoryKind, name: &str, read: FactsDecoder<DynamicObject>) {
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
-        self.follow(kind, api, ("", ""), Reading::new::<Bookkeeping>(), read);
+        self.follow(kind, api, ("", ""), ListerWatcher::new::<Bookkeeping>(), read);
     }
 
-    fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
+    fn all<T>(&mut self, kind: InventoryKind, fields: &'static str, read: FactsDecoder<T>)
     where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.read(kind, fields, Reading::new::<Bookkeeping>(), read);
+        self.read(kind, fields, ListerWatcher::new::<Bookkeeping>(), read);
     }
 
-    fn read<T>(&mut self, kind: Kind, fields: &'static str, reading: Reading, read: Read<T>)
-    where
+    fn read<T>(
+        &mut self,
+        kind: InventoryKind,
+        fields: &'static str,
+        reading: ListerWatcher,
+        read: FactsDecoder<T>,
+    ) where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         self.follow(kind, Api::all(self.client.clone()), ("", fields), reading, read);
@@ -251,11 +262,11 @@ impl Starter<'_> {
 
     fn follow<T>(
         &mut self,
-        kind: Kind,
+        kind: InventoryKind,
         api: Api<T>,
         (labels, fields): (&'static str, &'static str),
-        reading: Reading,
-        read: Read<T>,
+        reading: ListerWatcher,
+        read: FactsDecoder<T>,
     ) where
         T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {

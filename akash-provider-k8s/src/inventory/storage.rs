@@ -135,7 +135,7 @@ pub struct StorageOptions {
 }
 
 /// Inputs for the computation of storage capacity.
-pub(crate) struct View<'a> {
+pub(crate) struct StorageInputs<'a> {
     pub(crate) classes: &'a BTreeMap<Box<str>, ClassFacts>,
     pub(crate) volumes: &'a mut dyn Iterator<Item = &'a VolumeFacts>,
     pub(crate) capacities: &'a mut dyn Iterator<Item = &'a CapacityFacts>,
@@ -166,7 +166,7 @@ impl Volumes {
 
 /// Returns each offered class with its total bytes, and with the bytes that volumes of other users occupy.
 /// Also returns the classes that are not offered.
-pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
+pub(crate) fn pools(view: StorageInputs<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {
         let of_class = volumes.entry(&volume.class).or_default();

@@ -4,7 +4,7 @@
 //! A change costs only the affected node. A snapshot copies the last snapshot and replaces the changed nodes. For
 //! every sequence of changes the result equals a count from scratch (`tests::recount`).
 
-use super::facts::{Change, Key, Kind, ObjectFacts};
+use super::facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::{NodeFacts, Used};
 use super::pod::PodFacts;
@@ -35,11 +35,11 @@ pub struct Tally {
     spaces: HashMap<Arc<str>, Space>,
     classes: BTreeMap<Box<str>, ClassFacts>,
     volumes: HashMap<Arc<str>, VolumeFacts>,
-    capacities: HashMap<Key, CapacityFacts>,
-    clusters: BTreeMap<Key, CephClusterFacts>,
-    pools: BTreeMap<Key, CephPoolFacts>,
+    capacities: HashMap<NamespacedName, CapacityFacts>,
+    clusters: BTreeMap<NamespacedName, CephClusterFacts>,
+    pools: BTreeMap<NamespacedName, CephPoolFacts>,
     /// Kinds that cannot be read, each with the reason.
-    troubles: BTreeMap<Kind, String>,
+    troubles: BTreeMap<InventoryKind, String>,
     dirty: Dirty,
     /// Result of the last storage count: the capacity of each offered storage class, and the part in use by
     /// others.
@@ -83,7 +83,7 @@ struct Dirty {
 
 /// Result of a capacity count of the cluster.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct CapacityCount {
     /// Capacity of the nodes. The requests of this provider's leases are not subtracted.
     pub inventory: Arc<NodeInventory>,
     /// Nodes of the pods that belong to leases of this provider.
@@ -164,11 +164,11 @@ impl Tally {
     }
 
     /// Applies a change from a watch.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: FactChange) {
         match change {
-            Change::Set(key, fact) => self.set(key, fact),
-            Change::Gone(kind, key, uid) => self.remove(kind, &key, uid.as_deref()),
-            Change::Only(kind, keys) => {
+            FactChange::Set(key, fact) => self.set(key, fact),
+            FactChange::Gone(kind, key, uid) => self.remove(kind, &key, uid.as_deref()),
+            FactChange::Only(kind, keys) => {
                 for key in self.keys(kind) {
                     if !keys.contains(&key) {
                         self.remove(kind, &key, None);
@@ -179,7 +179,7 @@ impl Tally {
     }
 
     /// Stores the reason why objects of `kind` cannot be read. `None` removes the stored reason.
-    pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
+    pub fn trouble(&mut self, kind: InventoryKind, why: Option<String>) {
         let before = match &why {
             Some(why) => self.troubles.insert(kind, why.clone()),
             None => self.troubles.remove(&kind),
@@ -206,7 +206,7 @@ impl Tally {
         self.last.is_none()
     }
 
-    fn set(&mut self, key: Key, fact: ObjectFacts) {
+    fn set(&mut self, key: NamespacedName, fact: ObjectFacts) {
         match fact {
             ObjectFacts::Node(facts) => self.set_node(&key.name, Some(facts)),
             ObjectFacts::Pod(facts) => self.set_pod(&key, Some(facts)),
@@ -235,47 +235,47 @@ impl Tally {
         }
     }
 
-    fn remove(&mut self, kind: Kind, key: &Key, uid: Option<&str>) {
+    fn remove(&mut self, kind: InventoryKind, key: &NamespacedName, uid: Option<&str>) {
         match kind {
-            Kind::Node => self.set_node(&key.name, None),
-            Kind::Pod => {
+            InventoryKind::Node => self.set_node(&key.name, None),
+            InventoryKind::Pod => {
                 let space = self.spaces.get(&key.namespace);
                 let pod = space.and_then(|s| s.pods.get(&key.name));
                 if pod.is_some_and(|pod| uid.is_none_or(|uid| *pod.uid == *uid)) {
                     self.set_pod(key, None);
                 }
             }
-            Kind::Lease => self.set_lease(&key.name, None, None),
-            Kind::Class => {
+            InventoryKind::Lease => self.set_lease(&key.name, None, None),
+            InventoryKind::Class => {
                 let removed = self.classes.remove(&*key.name).is_some();
                 self.dirty_storage(removed);
             }
-            Kind::Volume => self.set_volume(&key.name, None),
-            Kind::Capacity => {
+            InventoryKind::Volume => self.set_volume(&key.name, None),
+            InventoryKind::Capacity => {
                 let removed = self.capacities.remove(key).is_some();
                 self.dirty_storage(removed);
             }
-            Kind::CephCluster => {
+            InventoryKind::CephCluster => {
                 let removed = self.clusters.remove(key).is_some();
                 self.dirty_storage(removed);
             }
-            Kind::CephPool => {
+            InventoryKind::CephPool => {
                 let removed = self.pools.remove(key).is_some();
                 self.dirty_storage(removed);
             }
         }
     }
 
-    fn keys(&self, kind: Kind) -> Vec<Key> {
-        let bare = |name: &str| Key::new("", name);
+    fn keys(&self, kind: InventoryKind) -> Vec<NamespacedName> {
+        let bare = |name: &str| NamespacedName::new("", name);
         match kind {
-            Kind::Node => {
+            InventoryKind::Node => {
                 let listed = self.nodes.iter().filter(|(_, n)| n.facts.is_some());
                 listed.map(|(name, _)| bare(name)).collect()
             }
-            Kind::Pod => {
+            InventoryKind::Pod => {
                 let spaces = self.spaces.iter();
-                let key = |ns: &Arc<str>, name: &Arc<str>| Key {
+                let key = |ns: &Arc<str>, name: &Arc<str>| NamespacedName {
                     namespace: Arc::clone(ns),
                     name: Arc::clone(name),
                 };
@@ -283,16 +283,16 @@ impl Tally {
                     .flat_map(|(ns, s)| s.pods.keys().map(move |name| key(ns, name)))
                     .collect()
             }
-            Kind::Lease => {
+            InventoryKind::Lease => {
                 let with = |s: &Space| s.lease.is_some() || s.bad.is_some();
                 let spaces = self.spaces.iter().filter(|(_, s)| with(s));
                 spaces.map(|(ns, _)| bare(ns)).collect()
             }
-            Kind::Class => self.classes.keys().map(|n| bare(n)).collect(),
-            Kind::Volume => self.volumes.keys().map(|n| bare(n)).collect(),
-            Kind::Capacity => self.capacities.keys().cloned().collect(),
-            Kind::CephCluster => self.clusters.keys().cloned().collect(),
-            Kind::CephPool => self.pools.keys().cloned().collect(),
+            InventoryKind::Class => self.classes.keys().map(|n| bare(n)).collect(),
+            InventoryKind::Volume => self.volumes.keys().map(|n| bare(n)).collect(),
+            InventoryKind::Capacity => self.capacities.keys().cloned().collect(),
+            InventoryKind::CephCluster => self.clusters.keys().cloned().collect(),
+            InventoryKind::CephPool => self.pools.keys().cloned().collect(),
         }
     }
 
@@ -304,7 +304,7 @@ impl Tally {
         }
     }
 
-    fn set_pod(&mut self, key: &Key, mut facts: Option<PodFacts>) {
+    fn set_pod(&mut self, key: &NamespacedName, mut facts: Option<PodFacts>) {
         // The pods of a node share one string for its name.
         if let Some(pod) = &mut facts
             && let Some((name, _)) = self.nodes.get_key_value(&pod.node)

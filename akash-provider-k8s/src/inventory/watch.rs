@@ -1,23 +1,23 @@
 //! Sinks and reports of the capacity watches.
 
-use super::facts::{Change, Key, Kind, ObjectFacts};
-use super::shared::{Shared, Watch};
+use super::facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
+use super::shared::{CapacityTracker, WatchHealth};
 use crate::labels;
-use crate::state::follow::{Report, Sink};
-use crate::state::reading::Parts;
+use crate::state::follow::{Sink, WatchObserver};
+use crate::state::reading::ObjectParts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Function that decodes the counted fields of an object; `None` for an object that is not counted.
-pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
+pub(super) type FactsDecoder<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
 /// Fields of a node that are dropped before decoding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
-impl Parts for NodeParts {
+impl ObjectParts for NodeParts {
     const PATHS: &'static [&'static [&'static str]] = &[
         &["metadata", "annotations"],
         &["metadata", "managedFields"],
@@ -31,7 +31,7 @@ impl Parts for NodeParts {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
-impl Parts for PodParts {
+impl ObjectParts for PodParts {
     const PATHS: &'static [&'static [&'static str]] = &[
         &["metadata", "name"],
         &["metadata", "namespace"],
@@ -64,17 +64,17 @@ impl Parts for PodParts {
 }
 
 pub(super) struct CountSink<T> {
-    kind: Kind,
-    shared: Arc<Shared>,
-    read: Read<T>,
+    kind: InventoryKind,
+    shared: Arc<CapacityTracker>,
+    read: FactsDecoder<T>,
     /// Keys of the current list.
-    listed: HashSet<Key>,
+    listed: HashSet<NamespacedName>,
     /// Namespace of the last object, so that consecutive objects share the allocation.
     namespace: Arc<str>,
 }
 
 impl<T: kube::Resource> CountSink<T> {
-    pub(super) fn new(kind: Kind, shared: &Arc<Shared>, read: Read<T>) -> Self {
+    pub(super) fn new(kind: InventoryKind, shared: &Arc<CapacityTracker>, read: FactsDecoder<T>) -> Self {
         Self {
             kind,
             shared: Arc::clone(shared),
@@ -84,29 +84,29 @@ impl<T: kube::Resource> CountSink<T> {
         }
     }
 
-    fn change(&mut self, object: &T) -> Change {
+    fn change(&mut self, object: &T) -> FactChange {
         let meta = object.meta();
         match (self.read)(object) {
-            Some(fact) => Change::Set(self.key(meta), fact),
+            Some(fact) => FactChange::Set(self.key(meta), fact),
             // The object may have counted before, as a pod before its end.
             None => self.gone(meta),
         }
     }
 
-    fn gone(&mut self, meta: &ObjectMeta) -> Change {
-        Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
+    fn gone(&mut self, meta: &ObjectMeta) -> FactChange {
+        FactChange::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
     /// Returns the key of an object. For a Manifest: an empty namespace, and the lease namespace as the name.
-    fn key(&mut self, meta: &ObjectMeta) -> Key {
+    fn key(&mut self, meta: &ObjectMeta) -> NamespacedName {
         let namespace = match self.kind {
-            Kind::Lease => "",
+            InventoryKind::Lease => "",
             _ => meta.namespace.as_deref().unwrap_or_default(),
         };
         if *self.namespace != *namespace {
             self.namespace = namespace.into();
         }
-        Key {
+        NamespacedName {
             namespace: Arc::clone(&self.namespace),
             name: meta.name.as_deref().unwrap_or_default().into(),
         }
@@ -125,7 +125,7 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         for object in objects {
             let change = self.change(&object);
             // Objects that do not count are omitted, so that the end of the list removes them.
-            if let Change::Set(key, _) = &change {
+            if let FactChange::Set(key, _) = &change {
                 self.listed.insert(key.clone());
             }
             changes.push(change);
@@ -135,7 +135,8 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
 
     fn complete(&mut self, _: Instant) {
         let listed = std::mem::take(&mut self.listed);
-        self.shared.received(self.kind, [Change::Only(self.kind, listed)]);
+        self.shared
+            .received(self.kind, [FactChange::Only(self.kind, listed)]);
     }
 
     fn applied(&mut self, object: T) {
@@ -149,23 +150,23 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
     }
 }
 
-/// Writes the results of one watch to its [`Watch`] state.
+/// Writes the results of one watch to its [`WatchHealth`] state.
 pub(super) struct Reporter {
-    pub(super) kind: Kind,
-    pub(super) shared: Arc<Shared>,
+    pub(super) kind: InventoryKind,
+    pub(super) shared: Arc<CapacityTracker>,
 }
 
-impl Report for Reporter {
+impl WatchObserver for Reporter {
     fn name(&self) -> &'static str {
         self.kind.plural()
     }
 
     fn listed(&self) {
         self.shared.update_watch(self.kind, |watch| {
-            *watch = Watch {
+            *watch = WatchHealth {
                 synced: true,
                 counts: watch.counts,
-                ..Watch::default()
+                ..WatchHealth::default()
             };
         });
     }

@@ -1,7 +1,7 @@
 //! Accounts of services with read permissions in their lease.
 
 use super::LeaseObjects;
-use super::context::Context;
+use super::context::RenderContext;
 use akash_provider_core::manifest::Service;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
@@ -24,7 +24,7 @@ pub(super) fn permissions(service: &Service) -> &[String] {
         .unwrap_or_default()
 }
 
-pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) {
+pub(super) fn render(cx: &RenderContext<'_>, service: &Service, objects: &mut LeaseObjects) {
     let permissions = permissions(service);
     if permissions.is_empty() {
         return;
@@ -61,7 +61,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
 }
 
 /// Renders the RoleBinding that gives the provider's account the ClusterRole of leases.
-pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
+pub(super) fn access(cx: &RenderContext<'_>) -> Option<RoleBinding> {
     let account = cx.settings.lease_account.clone()?;
     Some(RoleBinding {
         metadata: cx.meta(ACCESS, cx.labels()),

@@ -1,7 +1,7 @@
 //! Node affinity of a service.
 
-use super::context::Context;
-use super::{Refusal, resources, text, volumes};
+use super::context::RenderContext;
+use super::{RenderError, resources, text, volumes};
 use crate::labels;
 use akash_provider_core::manifest::Service;
 use k8s_openapi::api::core::v1::{
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 const CAPABILITIES: &str = "capabilities";
 
 /// Selects nodes with the label `akash.network=true`, the promised GPU and the requested storage classes.
-pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>, service: &Service) -> Result<Affinity, RenderError> {
     // Nodes without the label are not offered, whatever their free capacity.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
     for (field, key) in gpu(cx, service)?.into_iter().chain(classes(service)) {
@@ -21,7 +21,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
                 "no node can have it: `{}` is not a valid label",
                 text::shortened(&key)
             );
-            return Err(Refusal::new(&service.name, field, problem));
+            return Err(RenderError::new(&service.name, field, problem));
         }
         // The value of the label is the number of units.
         terms.push(requirement(format!("{}/{key}", labels::MANAGED), "Gt", "0"));
@@ -43,7 +43,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
 
 /// Returns the node labels of the promised GPU. Each pair contains a manifest field, for error messages, and
 /// a label.
-fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
+fn gpu(cx: &RenderContext<'_>, service: &Service) -> Result<Vec<(String, String)>, RenderError> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {
         return Ok(Vec::new());

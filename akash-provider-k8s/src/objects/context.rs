@@ -1,8 +1,8 @@
 //! Context of a rendering: the lease, the settings, the existing state, and the resulting labels.
 
-use super::{PriorState, Refusal};
+use super::{PriorState, RenderError};
 use crate::labels::{self, Labels};
-use crate::settings::{Isolation, Settings};
+use crate::settings::{Isolation, KubeSettings};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{SchedulerParams, Service};
 use k8s_openapi::api::core::v1::Namespace;
@@ -12,16 +12,20 @@ const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 /// Inputs for rendering the objects of one lease.
 #[derive(Debug)]
-pub(super) struct Context<'a> {
+pub(super) struct RenderContext<'a> {
     pub(super) deployment: &'a WorkloadSpec,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a KubeSettings,
     pub(super) prior: &'a PriorState,
     /// Name of the namespace of the lease.
     pub(super) name: String,
 }
 
-impl<'a> Context<'a> {
-    pub(super) fn new(deployment: &'a WorkloadSpec, settings: &'a Settings, prior: &'a PriorState) -> Self {
+impl<'a> RenderContext<'a> {
+    pub(super) fn new(
+        deployment: &'a WorkloadSpec,
+        settings: &'a KubeSettings,
+        prior: &'a PriorState,
+    ) -> Self {
         Self {
             deployment,
             settings,
@@ -96,7 +100,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    pub(super) fn bad_setting(field: String, problem: String) -> Refusal {
-        Refusal::new("", field, problem)
+    pub(super) fn bad_setting(field: String, problem: String) -> RenderError {
+        RenderError::new("", field, problem)
     }
 }

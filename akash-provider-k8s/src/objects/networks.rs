@@ -1,7 +1,7 @@
 //! Networks in the provider's settings, converted for network policies.
 
-use super::Refusal;
-use super::context::Context;
+use super::RenderError;
+use super::context::RenderContext;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -40,7 +40,7 @@ pub(super) struct Networks {
 
 impl Networks {
     /// Returns all networks that pods must not reach.
-    pub(super) fn closed(cx: &Context<'_>) -> Result<Self, Refusal> {
+    pub(super) fn closed(cx: &RenderContext<'_>) -> Result<Self, RenderError> {
         let egress = &cx.settings.egress;
         let closed = read("egress.closed", &egress.closed)?;
         let infrastructure = read("egress.infrastructure", &egress.infrastructure)?;
@@ -56,7 +56,7 @@ impl Networks {
     }
 
     /// Returns the networks of DNS resolvers that are not pods.
-    pub(super) fn resolvers(cx: &Context<'_>) -> Result<Vec<IpNet>, Refusal> {
+    pub(super) fn resolvers(cx: &RenderContext<'_>) -> Result<Vec<IpNet>, RenderError> {
         read("egress.resolvers", &cx.settings.egress.resolvers)
     }
 
@@ -78,9 +78,9 @@ fn excluded() -> impl Iterator<Item = IpNet> {
     EXCLUDED.iter().filter_map(|(network, _)| network.parse().ok())
 }
 
-fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, Refusal> {
+fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, RenderError> {
     let one = |(n, text): (usize, &String)| {
-        network(text).map_err(|problem| Context::bad_setting(format!("settings.{field}[{n}]"), problem))
+        network(text).map_err(|problem| RenderContext::bad_setting(format!("settings.{field}[{n}]"), problem))
     };
     texts.iter().enumerate().map(one).collect()
 }

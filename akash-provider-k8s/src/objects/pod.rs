@@ -1,8 +1,8 @@
 //! Pod templates of services.
 
 use super::account::permissions;
-use super::context::Context;
-use super::{Refusal, affinity, image, registry, resources, text, volumes};
+use super::context::RenderContext;
+use super::{RenderError, affinity, image, registry, resources, text, volumes};
 use akash_provider_core::manifest::Service;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, EnvVar, PodSecurityContext, PodSpec, PodTemplateSpec,
@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
 /// Returns the stored pod template of an unchanged service, otherwise a new template.
-pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>, service: &Service) -> Result<PodTemplateSpec, RenderError> {
     // Rendered in any case, so that an invalid template is also reported for an unchanged service.
     let rendered = template(cx, service)?;
     let unchanged = cx.prior.unchanged.get(&service.name);
     Ok(unchanged.cloned().unwrap_or(rendered))
 }
 
-fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
+fn template(cx: &RenderContext<'_>, service: &Service) -> Result<PodTemplateSpec, RenderError> {
     Ok(PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(cx.service_labels(&service.name)),
@@ -35,9 +35,9 @@ fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refu
 /// Returns the pod template without default ephemeral storage, or `None` if the service requests ephemeral
 /// storage.
 pub(super) fn without_default_disk(
-    cx: &Context<'_>,
+    cx: &RenderContext<'_>,
     service: &Service,
-) -> Result<Option<PodTemplateSpec>, Refusal> {
+) -> Result<Option<PodTemplateSpec>, RenderError> {
     if !resources::has_default_disk(service) {
         return Ok(None);
     }
@@ -49,10 +49,10 @@ pub(super) fn without_default_disk(
     Ok(Some(template))
 }
 
-fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
+fn spec(cx: &RenderContext<'_>, service: &Service) -> Result<PodSpec, RenderError> {
     if service.params.as_ref().is_some_and(|params| params.tee.is_some()) {
         let problem = "confidential computing is not available on this provider";
-        return Err(Refusal::new(&service.name, "params.tee", problem));
+        return Err(RenderError::new(&service.name, "params.tee", problem));
     }
     let reads = !permissions(service).is_empty();
     let seccomp = SeccompProfile {
@@ -80,12 +80,12 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
 
 /// Returns the runtime class in the scheduler parameters of a service. Without such a class, returns the
 /// runtime class in the settings.
-fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, Refusal> {
+fn runtime_class(cx: &RenderContext<'_>, service: &Service) -> Result<Option<String>, RenderError> {
     let given = |class: &str| Some(class.trim().to_owned()).filter(|c| !c.is_empty() && c != "none");
     if let Some(class) = cx.params(service).and_then(|params| given(&params.runtime_class)) {
         if !text::is_subdomain(&class) {
             let problem = format!("invalid runtime class `{}`", text::shortened(&class));
-            return Err(Refusal::new(
+            return Err(RenderError::new(
                 &service.name,
                 "scheduler_params.runtime_class",
                 problem,
@@ -96,11 +96,11 @@ fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, 
     Ok(given(&cx.settings.runtime_class).filter(|_| !cx.is_legacy()))
 }
 
-fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> {
+fn container(cx: &RenderContext<'_>, service: &Service) -> Result<Container, RenderError> {
     let name = service.name.as_str();
     if let Some(problem) = image::fault(&service.image) {
         let problem = format!("`{}`: {problem}", text::shortened(&service.image));
-        return Err(Refusal::new(name, "image", problem));
+        return Err(RenderError::new(name, "image", problem));
     }
     let capabilities = Capabilities {
         drop: Some(DROPPED.map(str::to_owned).to_vec()),
@@ -129,7 +129,11 @@ fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> 
     })
 }
 
-fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Option<Vec<String>>, Refusal> {
+fn arguments(
+    service: &str,
+    field: &str,
+    list: Option<&[String]>,
+) -> Result<Option<Vec<String>>, RenderError> {
     let list = list.unwrap_or_default();
     for (n, word) in list.iter().enumerate() {
         text::argument(service, || format!("{field}[{n}]"), word)?;
@@ -139,13 +143,13 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
 
 /// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. If a name
 /// occurs twice, Kubernetes uses the last value.
-fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
+fn env(cx: &RenderContext<'_>, service: &Service) -> Result<Vec<EnvVar>, RenderError> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {
         text::argument(&service.name, || format!("env[{n}]"), line)?;
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         if name.is_empty() {
-            return Err(Refusal::new(
+            return Err(RenderError::new(
                 &service.name,
                 format!("env[{n}]"),
                 "missing variable name before `=`",

@@ -1,9 +1,9 @@
 //! Network policies: allowed incoming and outgoing connections of the pods of a lease.
 
 use super::account::permissions;
-use super::context::Context;
+use super::context::RenderContext;
 use super::networks::Networks;
-use super::{Refusal, ports};
+use super::{RenderError, ports};
 use crate::labels::{self, Labels};
 use crate::settings::{IngressMode, ProxyPods};
 use akash_provider_core::manifest::{Service, ServiceExpose};
@@ -43,9 +43,9 @@ pub fn api_server_policy_name(service: &str) -> String {
     format!("akash-apiserver-{service}")
 }
 
-/// Renders all policies of a lease; none if [`Settings::network_policies`](crate::settings::Settings::network_policies)
+/// Renders all policies of a lease; none if [`KubeSettings::network_policies`](crate::settings::KubeSettings::network_policies)
 /// is false.
-pub(super) fn render(cx: &Context<'_>) -> Result<Vec<NetworkPolicy>, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>) -> Result<Vec<NetworkPolicy>, RenderError> {
     if !cx.settings.network_policies {
         return Ok(Vec::new());
     }
@@ -70,7 +70,7 @@ pub(super) fn names(service: &Service) -> impl Iterator<Item = String> {
     .flatten()
 }
 
-fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
+fn restrictions(cx: &RenderContext<'_>) -> Result<NetworkPolicy, RenderError> {
     let own = || pods((labels::NAMESPACE, cx.name.as_str()), None);
     let mut sources = vec![own()];
     sources.extend(cx.settings.proxies.iter().map(proxy));
@@ -95,7 +95,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
 }
 
 /// Permits connections to port 53 of the cluster's DNS resolvers, even in closed networks.
-fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
+fn resolvers(cx: &RenderContext<'_>) -> Result<Vec<NetworkPolicyEgressRule>, RenderError> {
     let dns = || Some(vec![port(53, "UDP"), port(53, "TCP")]);
     let labels = cx.settings.egress.resolver_pods.iter();
     let labels: Vec<_> = labels.map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -120,7 +120,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
 }
 
 /// Permits connections to all networks except the blocked networks.
-fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
+fn world(cx: &RenderContext<'_>) -> Result<Vec<NetworkPolicyEgressRule>, RenderError> {
     if cx.is_legacy() {
         // IPv4 only, like the Go provider: without a rule, IPv6 stays closed.
         let mut closed = LEGACY_CLOSED.map(str::to_owned).to_vec();
@@ -141,7 +141,7 @@ fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
         .collect())
 }
 
-fn node_ports(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
+fn node_ports(cx: &RenderContext<'_>, service: &Service) -> Option<NetworkPolicy> {
     let ports = container_ports(service, ports::is_node_port)?;
     // Without a source, because node ports are public.
     let rule = NetworkPolicyIngressRule {
@@ -155,7 +155,7 @@ fn node_ports(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     ))
 }
 
-fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
+fn leased_ips(cx: &RenderContext<'_>, service: &Service) -> Option<NetworkPolicy> {
     let ports = container_ports(service, ports::is_leased_ip)?;
     let mut from = vec![block(WORLD_V4.to_owned(), Vec::new())];
     if !cx.is_legacy() {
@@ -173,7 +173,7 @@ fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
 }
 
 /// Permits a service with read permissions to connect to the API servers.
-fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
+fn api_server(cx: &RenderContext<'_>, service: &Service) -> Option<NetworkPolicy> {
     let servers = &cx.settings.egress.api_servers;
     if permissions(service).is_empty() || servers.is_empty() {
         return None;
@@ -219,7 +219,7 @@ fn of_service(service: &Service) -> LabelSelector {
     matching(&[(labels::SERVICE, service.name.as_str())])
 }
 
-fn policy(cx: &Context<'_>, name: String, spec: NetworkPolicySpec) -> NetworkPolicy {
+fn policy(cx: &RenderContext<'_>, name: String, spec: NetworkPolicySpec) -> NetworkPolicy {
     NetworkPolicy {
         metadata: cx.meta(name, cx.labels()),
         spec: Some(spec),

@@ -1,7 +1,7 @@
 //! Kubernetes Services for the exposed ports of a service.
 
-use super::context::Context;
-use super::{MAX_PORTS, Refusal, text};
+use super::context::RenderContext;
+use super::{MAX_PORTS, RenderError, text};
 use crate::labels;
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::{Group, Proto, Service as Manifest, ServiceExpose};
@@ -18,7 +18,7 @@ const POOL: &str = "metallb.universe.tf/address-pool";
 const DEFAULT_POOL: &str = "default";
 
 /// Predicate that selects the exposes of one Service.
-type Selection = fn(&ServiceExpose) -> bool;
+type ExposePredicate = fn(&ServiceExpose) -> bool;
 
 pub(super) const fn protocol(proto: Proto) -> &'static str {
     match proto {
@@ -52,20 +52,20 @@ fn is_local(expose: &ServiceExpose) -> bool {
     expose.is_ingress() || !expose.global
 }
 
-pub(super) fn check_total(group: &Group) -> Result<(), Refusal> {
+pub(super) fn check_total(group: &Group) -> Result<(), RenderError> {
     let total: usize = group.services.iter().map(|service| service.expose.len()).sum();
     if total > MAX_PORTS {
         let problem = format!("{total} ports in all services exceed the maximum of {MAX_PORTS} for a lease");
-        return Err(Refusal::new("", "expose", problem));
+        return Err(RenderError::new("", "expose", problem));
     }
     Ok(())
 }
 
 /// Renders the Services of a service: one for ports inside the lease and for the proxy, one for node ports.
-pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service>, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>, service: &Manifest) -> Result<Vec<Service>, RenderError> {
     check_leased(service)?;
     let name = service.name.as_str();
-    let kinds: [(String, &str, Selection); 2] = [
+    let kinds: [(String, &str, ExposePredicate); 2] = [
         (name.to_owned(), "ClusterIP", is_local),
         (node_port_service_name(name), "NodePort", is_node_port),
     ];
@@ -92,7 +92,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
 }
 
 /// Returns the ports of a Service, without duplicate pairs of external port and protocol.
-fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePort>, Refusal> {
+fn service_ports(service: &Manifest, wanted: ExposePredicate) -> Result<Vec<ServicePort>, RenderError> {
     let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
     let mut ports = Vec::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| wanted(e)) {
@@ -116,7 +116,7 @@ fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePor
 
 /// Checks that the names of the Services for leased IPs are short enough, and that each port has only one
 /// target.
-fn check_leased(service: &Manifest) -> Result<(), Refusal> {
+fn check_leased(service: &Manifest) -> Result<(), RenderError> {
     let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {
         let external = expose.effective_external_port();
@@ -135,7 +135,11 @@ fn check_leased(service: &Manifest) -> Result<(), Refusal> {
                 "external port {external} {} is already exposed on another address; a service can expose each port on one address",
                 protocol(expose.proto)
             );
-            return Err(Refusal::new(&service.name, format!("expose[{n}].ip"), problem));
+            return Err(RenderError::new(
+                &service.name,
+                format!("expose[{n}].ip"),
+                problem,
+            ));
         }
     }
     Ok(())
@@ -155,9 +159,9 @@ pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
     kinds.flatten().collect()
 }
 
-fn conflict(service: &Manifest, n: usize, target: u16) -> Refusal {
+fn conflict(service: &Manifest, n: usize, target: u16) -> RenderError {
     let Some(expose) = service.expose.get(n) else {
-        return Refusal::new(&service.name, "expose", "two exposed ports conflict");
+        return RenderError::new(&service.name, "expose", "two exposed ports conflict");
     };
     let problem = format!(
         "external port {} {} already routes to port {target} and cannot route to {} too; choose another port with `as`",
@@ -165,10 +169,10 @@ fn conflict(service: &Manifest, n: usize, target: u16) -> Refusal {
         protocol(expose.proto),
         expose.port
     );
-    Refusal::new(&service.name, format!("expose[{n}].external_port"), problem)
+    RenderError::new(&service.name, format!("expose[{n}].external_port"), problem)
 }
 
-fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
+fn fits(service: &Manifest, object: &str) -> Result<(), RenderError> {
     let extra = object.len() - service.name.len();
     if object.len() <= text::MAX_LABEL {
         return Ok(());
@@ -178,7 +182,7 @@ fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
         service.name.len(),
         text::MAX_LABEL - extra
     );
-    Err(Refusal::new(&service.name, "name", problem))
+    Err(RenderError::new(&service.name, "name", problem))
 }
 
 /// Renders the Service of a leased IP. `pool` is the MetalLB pool of the address.

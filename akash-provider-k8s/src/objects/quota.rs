@@ -10,10 +10,10 @@
 //! would add nothing. The provider alone creates Services in the namespace, and the number of ports is checked before
 //! the first write. A quota on Services would make the API server update the quota once per Service, sequentially.
 
-use super::Refusal;
-use super::context::Context;
+use super::RenderError;
+use super::context::RenderContext;
 use super::quantity::{milli, whole};
-use super::resources::{Amounts, gpu_vendor};
+use super::resources::{ReplicaAmounts, gpu_vendor};
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -28,16 +28,16 @@ const CPU_ON_TOP: u64 = 1_000;
 /// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
-/// Renders the quota; `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, or if another
+/// Renders the quota; `None` if [`KubeSettings::quota`](crate::settings::KubeSettings::quota) is false, or if another
 /// program created the pods of the lease.
-pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>) -> Result<Option<ResourceQuota>, RenderError> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);
     }
     let (mut cpu, mut memory, mut ephemeral) = (0_u64, 0_u64, 0_u64);
     let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
     for service in &cx.deployment.group.services {
-        let amounts = Amounts::for_service(service)?.requested(cx);
+        let amounts = ReplicaAmounts::for_service(service)?.requested(cx);
         // Saturating: the tenant chooses the amounts, and an overflow means unlimited.
         let count = u64::from(service.count).saturating_mul(TIMES);
         let times = |amount: u64| amount.saturating_mul(count);

@@ -1,7 +1,7 @@
 //! Secrets with registry logins.
 
-use super::Refusal;
-use super::context::Context;
+use super::RenderError;
+use super::context::RenderContext;
 use akash_provider_core::manifest::{Credentials, Service};
 use data_encoding::BASE64;
 use k8s_openapi::ByteString;
@@ -27,14 +27,14 @@ pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     service.credentials.as_ref().or_else(in_params)
 }
 
-pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secret>, Refusal> {
+pub(super) fn render(cx: &RenderContext<'_>, service: &Service) -> Result<Option<Secret>, RenderError> {
     let Some(login) = credentials(service) else {
         return Ok(None);
     };
     let name = service.name.as_str();
     let (host, user, password) = (login.host.trim(), login.username.trim(), login.password.trim());
     if host.is_empty() {
-        return Err(Refusal::new(
+        return Err(RenderError::new(
             name,
             "credentials.host",
             "missing; name the registry, for example `ghcr.io`",
@@ -46,9 +46,9 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
         .max();
     if longest > Some(MAX_TEXT) {
         let problem = format!("a field has more than {MAX_TEXT} bytes, more than any registry accepts");
-        return Err(Refusal::new(name, "credentials", problem));
+        return Err(RenderError::new(name, "credentials", problem));
     }
-    let entry = Entry {
+    let entry = RegistryLogin {
         username: user,
         password,
         email: login.email.trim(),
@@ -66,7 +66,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
 /// Registry login. The JSON fields are the same as in the Go provider, so that the two providers do not
 /// rewrite each other's Secrets.
 #[derive(Serialize)]
-struct Entry<'a> {
+struct RegistryLogin<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     username: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -77,7 +77,7 @@ struct Entry<'a> {
 }
 
 /// Encodes the Docker configuration as JSON, with the same escapes as Go.
-fn config(host: &str, entry: &Entry<'_>) -> String {
+fn config(host: &str, entry: &RegistryLogin<'_>) -> String {
     let auths = BTreeMap::from([("auths", BTreeMap::from([(host, entry)]))]);
     let json = serde_json::to_string(&auths).unwrap_or_default();
     let mut text = String::with_capacity(json.len());
@@ -90,7 +90,7 @@ fn config(host: &str, entry: &Entry<'_>) -> String {
     text
 }
 
-pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
+pub(super) fn pull_secrets(cx: &RenderContext<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
     let own = credentials(service).map(|_| registry_secret_name(&service.name));
     let general = Some(cx.settings.pull_secret.trim().to_owned());
     // The API server rejects duplicate names.

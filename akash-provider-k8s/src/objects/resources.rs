@@ -1,8 +1,8 @@
 //! Resource limits and requests of a container.
 
-use super::context::Context;
+use super::context::RenderContext;
 use super::quantity::{committed, milli, whole};
-use super::{Refusal, text};
+use super::{RenderError, text};
 use akash_provider_core::manifest::Service;
 use akash_provider_core::types::Resources;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -16,7 +16,7 @@ const EPHEMERAL: &str = "ephemeral-storage";
 
 /// Resources of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Amounts {
+pub(super) struct ReplicaAmounts {
     /// CPU in millicores.
     pub(super) cpu: u64,
     /// Memory in bytes, without memory-backed volumes.
@@ -29,8 +29,8 @@ pub(super) struct Amounts {
     pub(super) gpu: u64,
 }
 
-impl Amounts {
-    pub(super) fn for_service(service: &Service) -> Result<Self, Refusal> {
+impl ReplicaAmounts {
+    pub(super) fn for_service(service: &Service) -> Result<Self, RenderError> {
         let Resources {
             cpu,
             memory,
@@ -42,7 +42,7 @@ impl Amounts {
         let within = |field: &str, amount: Option<u64>| {
             let amount = amount.filter(|amount| *amount <= MAX_AMOUNT);
             amount.ok_or_else(|| {
-                Refusal::new(
+                RenderError::new(
                     name,
                     field,
                     format!("exceeds {MAX_AMOUNT}, the maximum of Kubernetes"),
@@ -64,7 +64,7 @@ impl Amounts {
     }
 
     /// Returns the resource requests. With overcommit, the requests are lower than the limits.
-    pub(super) fn requested(self, cx: &Context<'_>) -> Self {
+    pub(super) fn requested(self, cx: &RenderContext<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {
             cpu: committed(self.cpu, levels.cpu),
@@ -76,13 +76,13 @@ impl Amounts {
     }
 }
 
-pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequirements, Refusal> {
-    let limits = Amounts::for_service(service)?;
+pub(super) fn render(cx: &RenderContext<'_>, service: &Service) -> Result<ResourceRequirements, RenderError> {
+    let limits = ReplicaAmounts::for_service(service)?;
     let device = match limits.gpu {
         0 => None,
         _ => Some(format!("{}.com/gpu", gpu_vendor(cx, service)?)),
     };
-    let map = |amounts: Amounts, memory: u64| {
+    let map = |amounts: ReplicaAmounts, memory: u64| {
         let mut map: BTreeMap<String, Quantity> = BTreeMap::from([
             ("cpu".to_owned(), milli(amounts.cpu)),
             ("memory".to_owned(), whole(memory)),
@@ -120,7 +120,7 @@ pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
 
 /// Returns the GPU vendor of a service. The vendor that was promised with the bid has precedence over the
 /// requested vendor.
-pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
+pub(super) fn gpu_vendor(cx: &RenderContext<'_>, service: &Service) -> Result<&'static str, RenderError> {
     let promised = cx.params(service).and_then(|params| params.resources.as_ref());
     let promised = promised.and_then(|resources| resources.gpu.as_ref());
     let asked = || {
@@ -141,7 +141,11 @@ pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static
                 "unknown GPU vendor `{}`; use `nvidia` or `amd`",
                 text::shortened(vendor)
             );
-            Err(Refusal::new(&service.name, "resources.gpu.attributes", problem))
+            Err(RenderError::new(
+                &service.name,
+                "resources.gpu.attributes",
+                problem,
+            ))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Validation of names and texts with the rules of Kubernetes.
 
-use super::Refusal;
+use super::RenderError;
 use akash_provider_core::manifest::Service;
 
 /// Maximum length of a DNS label, in bytes.
@@ -36,12 +36,12 @@ pub(super) fn is_label_key(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
+pub(super) fn service_name(service: &Service) -> Result<(), RenderError> {
     let name = service.name.as_str();
     if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         let problem =
             "a name must start with a letter and have at most 63 lower-case letters, digits and `-`";
-        return Err(Refusal::new(name, "name", problem));
+        return Err(RenderError::new(name, "name", problem));
     }
     let persistent = service
         .resources
@@ -53,22 +53,22 @@ pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
             "{} characters; the name of a service with persistent volumes must have at most {MAX_STATEFUL_SET}",
             name.len()
         );
-        return Err(Refusal::new(name, "name", problem));
+        return Err(RenderError::new(name, "name", problem));
     }
     Ok(())
 }
 
 /// Checks a command, argument or variable against the limits of the kernel.
-pub(super) fn argument(service: &str, field: impl FnOnce() -> String, text: &str) -> Result<(), Refusal> {
+pub(super) fn argument(service: &str, field: impl FnOnce() -> String, text: &str) -> Result<(), RenderError> {
     if text.contains('\0') {
-        return Err(Refusal::new(service, field(), "contains a null byte"));
+        return Err(RenderError::new(service, field(), "contains a null byte"));
     }
     if text.len() >= MAX_ARGUMENT {
         let problem = format!(
             "{} bytes; the limit is {MAX_ARGUMENT}, put large texts into a file of the image",
             text.len()
         );
-        return Err(Refusal::new(service, field(), problem));
+        return Err(RenderError::new(service, field(), problem));
     }
     Ok(())
 }

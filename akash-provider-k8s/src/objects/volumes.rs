@@ -1,7 +1,7 @@
 //! Volumes of a service and their mounts.
 
 use super::quantity::whole;
-use super::{Refusal, text};
+use super::{RenderError, text};
 use akash_provider_core::manifest::{Service, StorageParams};
 use akash_provider_core::types::Storage;
 use k8s_openapi::api::core::v1::{
@@ -21,11 +21,11 @@ fn volume_name(service: &Service, volume: &str) -> String {
     format!("{}-{volume}", service.name)
 }
 
-fn check(service: &Service) -> Result<(), Refusal> {
+fn check(service: &Service) -> Result<(), RenderError> {
     let mut seen = BTreeSet::new();
     for (n, volume) in service.resources.storage.iter().enumerate() {
         let refuse = |part: &str, problem: String| {
-            Err(Refusal::new(
+            Err(RenderError::new(
                 &service.name,
                 format!("resources.storage[{n}]{part}"),
                 problem,
@@ -67,7 +67,7 @@ fn check(service: &Service) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, Refusal> {
+pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, RenderError> {
     check(service)?;
     let volumes = service.resources.storage.iter().filter(|volume| volume.is_ram());
     let rendered: Vec<_> = volumes
@@ -111,7 +111,7 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
     volumes.map(claim).collect()
 }
 
-pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refusal> {
+pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, RenderError> {
     let params = service.params.as_ref();
     let mounts = params
         .and_then(|params| params.storage.as_deref())
@@ -119,7 +119,7 @@ pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refu
     let mut seen = BTreeSet::new();
     for (n, mount) in mounts.iter().enumerate() {
         let refuse = |part: &str, problem: String| {
-            Err(Refusal::new(
+            Err(RenderError::new(
                 &service.name,
                 format!("params.storage[{n}]{part}"),
                 problem,

@@ -1,7 +1,7 @@
 //! Workloads of services: Deployments and StatefulSets.
 
-use super::context::Context;
-use super::{LeaseObjects, MAX_OBJECT_BYTES, MAX_REPLICAS, Refusal, pod, volumes};
+use super::context::RenderContext;
+use super::{LeaseObjects, MAX_OBJECT_BYTES, MAX_REPLICAS, RenderError, pod, volumes};
 use crate::labels;
 use akash_provider_core::manifest::Service;
 use k8s_openapi::api::apps::v1::{
@@ -17,7 +17,11 @@ const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// Renders the workload of a service: a StatefulSet if the service has persistent volumes, otherwise a
 /// Deployment.
-pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) -> Result<(), Refusal> {
+pub(super) fn render(
+    cx: &RenderContext<'_>,
+    service: &Service,
+    objects: &mut LeaseObjects,
+) -> Result<(), RenderError> {
     let replicas = replicas(service)?;
     let claims = volumes::claims(service);
     if claims.is_empty() {
@@ -32,22 +36,22 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
     Ok(())
 }
 
-fn replicas(service: &Service) -> Result<i32, Refusal> {
+fn replicas(service: &Service) -> Result<i32, RenderError> {
     if service.count > MAX_REPLICAS {
         let problem = format!("{} replicas exceed the maximum of {MAX_REPLICAS}", service.count);
-        return Err(Refusal::new(&service.name, "count", problem));
+        return Err(RenderError::new(&service.name, "count", problem));
     }
     Ok(i32::try_from(service.count).unwrap_or(i32::MAX))
 }
 
-fn selector(cx: &Context<'_>, service: &Service) -> LabelSelector {
+fn selector(cx: &RenderContext<'_>, service: &Service) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels::service_selector(&cx.name, &service.name)),
         ..LabelSelector::default()
     }
 }
 
-fn deployment(cx: &Context<'_>, service: &Service, replicas: i32) -> Result<Deployment, Refusal> {
+fn deployment(cx: &RenderContext<'_>, service: &Service, replicas: i32) -> Result<Deployment, RenderError> {
     Ok(Deployment {
         metadata: cx.meta(&service.name, cx.service_labels(&service.name)),
         spec: Some(DeploymentSpec {
@@ -70,11 +74,11 @@ fn deployment(cx: &Context<'_>, service: &Service, replicas: i32) -> Result<Depl
 }
 
 fn stateful_set(
-    cx: &Context<'_>,
+    cx: &RenderContext<'_>,
     service: &Service,
     replicas: i32,
     claims: Vec<PersistentVolumeClaim>,
-) -> Result<StatefulSet, Refusal> {
+) -> Result<StatefulSet, RenderError> {
     Ok(StatefulSet {
         metadata: cx.meta(&service.name, cx.service_labels(&service.name)),
         spec: Some(StatefulSetSpec {
@@ -96,13 +100,13 @@ fn stateful_set(
     })
 }
 
-fn small_enough(service: &Service, workload: &impl Serialize) -> Result<(), Refusal> {
+fn small_enough(service: &Service, workload: &impl Serialize) -> Result<(), RenderError> {
     let bytes = serde_json::to_vec(workload).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_OBJECT_BYTES {
         let problem = format!(
             "{bytes} bytes with variables and arguments exceed the maximum of {MAX_OBJECT_BYTES}; put large texts into the image"
         );
-        return Err(Refusal::new(&service.name, "env", problem));
+        return Err(RenderError::new(&service.name, "env", problem));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Change of the objects of one kind.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub enum Change<K, V> {
+pub enum ObjectChange<K, V> {
     /// Complete list of the objects.
     Listed(BTreeMap<K, V>),
     /// New or changed object.
@@ -14,7 +14,7 @@ pub enum Change<K, V> {
     Gone(K, V),
 }
 
-impl<K, V> Change<K, V> {
+impl<K, V> ObjectChange<K, V> {
     /// Returns the values of a list, the value of a changed object, or nothing for a deletion.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let (all, one) = match self {
@@ -29,10 +29,10 @@ impl<K, V> Change<K, V> {
 /// Applies a change and returns the keys of changed values. Changes before the first list are ignored.
 pub(super) fn changed<V: PartialEq>(
     table: &mut Option<BTreeMap<String, V>>,
-    change: Change<String, V>,
+    change: ObjectChange<String, V>,
 ) -> BTreeSet<String> {
     match change {
-        Change::Listed(all) => {
+        ObjectChange::Listed(all) => {
             let before = table.take().unwrap_or_default();
             // A list is repeated after every outage, and reconciles only the keys that differ.
             let keys = before.keys().chain(all.keys());
@@ -43,7 +43,7 @@ pub(super) fn changed<V: PartialEq>(
             *table = Some(all);
             touched
         }
-        Change::Put(key, value) => {
+        ObjectChange::Put(key, value) => {
             let Some(table) = table else {
                 // The first list contains this object too.
                 return BTreeSet::new();
@@ -51,7 +51,7 @@ pub(super) fn changed<V: PartialEq>(
             table.insert(key.clone(), value);
             BTreeSet::from([key])
         }
-        Change::Gone(key, _) => {
+        ObjectChange::Gone(key, _) => {
             if let Some(table) = table {
                 table.remove(&key);
             }

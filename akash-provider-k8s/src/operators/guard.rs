@@ -50,7 +50,7 @@ pub struct MissingRecord {
 /// Evidence that records are missing: a complete list of the records, and the UID of their
 /// CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Evidence {
+pub(super) struct AbsenceEvidence {
     /// Time directly before the list was requested.
     pub(super) asked: Instant,
     /// UID of the established CustomResourceDefinition, read after the list.
@@ -72,7 +72,7 @@ pub struct Hold {
 
 /// State of the deletion after the record of a hostname or Service disappeared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DeletionState {
     /// The deletion waits until [`SETTLE`] has elapsed and evidence confirms that the record is missing.
     Pending,
     /// The reason for the missing record is unknown. The deletion waits for a reason, or for a confirmation
@@ -90,7 +90,7 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     since: Instant,
-    state: State,
+    state: DeletionState,
 }
 
 /// Why a deletion waits.
@@ -114,14 +114,14 @@ pub(super) struct Guard {
     definition: Option<String>,
     /// Time at which a new UID of the CustomResourceDefinition was first observed.
     replaced: Option<Instant>,
-    evidence: Option<Evidence>,
+    evidence: Option<AbsenceEvidence>,
     /// Error of the last attempt to read the evidence; `None` after a success.
     problem: Option<String>,
     /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,
 }
 
-impl State {
+impl DeletionState {
     const fn is_held(self) -> bool {
         matches!(self, Self::Held | Self::Unexplained)
     }
@@ -142,7 +142,7 @@ impl Guard {
     ) -> Result<(), Wait> {
         let pending = Missing {
             since: now,
-            state: State::Pending,
+            state: DeletionState::Pending,
         };
         let Missing { since, state } = *self.missing.entry(name.to_owned()).or_insert(pending);
         let wait = |why: &str, again, reads| {
@@ -150,31 +150,31 @@ impl Guard {
             Err(Wait { why, again, reads })
         };
         match state {
-            State::Released => return Ok(()),
-            State::Pending if now < since + SETTLE => {
+            DeletionState::Released => return Ok(()),
+            DeletionState::Pending if now < since + SETTLE => {
                 return wait(
                     "the record has been missing for less than 2 s",
                     Some(since + SETTLE),
                     false,
                 );
             }
-            State::Pending | State::Unexplained => {
+            DeletionState::Pending | DeletionState::Unexplained => {
                 self.explain(name, record.has_reason, now);
                 self.hold_many(since, declared, now);
             }
-            State::Held | State::Confirmed => {}
+            DeletionState::Held | DeletionState::Confirmed => {}
         }
         let state = self.missing.get(name).map(|missing| missing.state);
-        if state.is_some_and(State::is_held) {
+        if state.is_some_and(DeletionState::is_held) {
             self.report_hold(now);
         }
-        if state == Some(State::Held) {
+        if state == Some(DeletionState::Held) {
             let why = format!(
                 "many records are missing at the same time, or the CustomResourceDefinition of the records was replaced; {REMEDY}"
             );
             return wait(&why, self.report, false);
         }
-        if state == Some(State::Unexplained) {
+        if state == Some(DeletionState::Unexplained) {
             let why = format!(
                 "the record was missing at the start, and no Manifest shows that the lease removed the name; {REMEDY}"
             );
@@ -209,7 +209,7 @@ impl Guard {
     }
 
     /// Stores the evidence for deletions: the current records and their definition.
-    pub(super) fn learn(&mut self, evidence: Evidence) {
+    pub(super) fn learn(&mut self, evidence: AbsenceEvidence) {
         if self
             .definition
             .as_ref()
@@ -241,7 +241,7 @@ impl Guard {
             .values_mut()
             .filter(|missing| missing.state.is_held());
         let confirmed = held_records
-            .map(|missing| missing.state = State::Confirmed)
+            .map(|missing| missing.state = DeletionState::Confirmed)
             .count();
         self.report = None;
         confirmed
@@ -267,10 +267,10 @@ impl Guard {
     fn release(&mut self, name: &str, now: Instant) {
         if let Some(missing) = self.missing.get_mut(name) {
             // What an operator confirmed does not count against later deletions.
-            if missing.state == State::Pending {
+            if missing.state == DeletionState::Pending {
                 self.released.push_back(now);
             }
-            missing.state = State::Released;
+            missing.state = DeletionState::Released;
         }
     }
 
@@ -278,13 +278,13 @@ impl Guard {
     /// known, otherwise `Unexplained`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
-            State::Pending
+            DeletionState::Pending
         } else {
-            State::Unexplained
+            DeletionState::Unexplained
         };
         let missing = self.missing.get_mut(name);
         let before = missing.map(|missing| std::mem::replace(&mut missing.state, state));
-        if before == Some(State::Pending) && state == State::Unexplained {
+        if before == Some(DeletionState::Pending) && state == DeletionState::Unexplained {
             self.report = Some(now + REPORT);
         }
     }
@@ -298,8 +298,12 @@ impl Guard {
             self.released.pop_front();
         }
         let is_near = |at: Instant| at < since + WINDOW && since < at + WINDOW;
-        let counts =
-            |missing: &&Missing| matches!(missing.state, State::Pending | State::Held | State::Unexplained);
+        let counts = |missing: &&Missing| {
+            matches!(
+                missing.state,
+                DeletionState::Pending | DeletionState::Held | DeletionState::Unexplained
+            )
+        };
         let missing = self.missing.values().filter(counts);
         let missing = missing.filter(|missing| is_near(missing.since)).count();
         let together = missing + self.released.iter().filter(|at| is_near(**at)).count();
@@ -310,8 +314,8 @@ impl Guard {
         let mut has_held = false;
         for missing in self.missing.values_mut() {
             let is_held = (is_many && is_near(missing.since)) || is_new(missing.since);
-            if matches!(missing.state, State::Pending | State::Unexplained) && is_held {
-                missing.state = State::Held;
+            if matches!(missing.state, DeletionState::Pending | DeletionState::Unexplained) && is_held {
+                missing.state = DeletionState::Held;
                 has_held = true;
             }
         }

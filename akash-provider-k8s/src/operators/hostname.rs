@@ -32,38 +32,38 @@ mod status;
 mod watch;
 mod writer;
 
-pub use super::{Counts, IgnoredLease, LeaseParts, WatchStatus, queue};
+pub use super::{IgnoredLease, LeaseParts, OperationCounts, WatchStatus, queue};
 pub use shared::RouteParent;
-pub use status::{HostnameStatus, ManagedHostname, Status};
+pub use status::{HostnameOperatorStatus, HostnameStatus, ManagedHostname};
 
 use super::WorkStatistics;
-use super::guard::evidence::Records;
-use super::worker::{OperatorTasks, Timing};
-use crate::apply::Calls;
+use super::guard::evidence::RecordReader;
+use super::worker::{OperatorTasks, WorkerTiming};
+use crate::apply::KubeCalls;
 use crate::audit::DeletionLog;
 use crate::crd::ProviderHost;
 use crate::state::{Definitions, WatchConfig};
 use crate::write_client::WriteClient;
 use akash_provider_core::manifest::with_star;
-use index::Plan;
+use index::RoutePlan;
 use kube::Api;
 use note_writer::NoteWriter;
 use probe::Probe;
 use proof::ProofConfig;
 use queue::RetryPolicy;
-use shared::Shared;
+use shared::HostnameOperatorState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use writer::Writer;
+use writer::RouteWriter;
 
-/// Settings of the operator. [`Options::default`] has the defaults of the command line.
+/// Settings of the operator. [`HostnameOperatorOptions::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HostnameOperatorOptions {
     /// Namespace of the ProviderHost and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
-    pub plan: Plan,
+    pub plan: RoutePlan,
     /// Age at which an Ingress without a status replaces the HTTPRoute of the same hostname
     /// (`--handover-wait`). The operator then deletes the HTTPRoute.
     pub handover: Duration,
@@ -81,16 +81,16 @@ pub struct Options {
     pub deletions: DeletionLog,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
-    /// Settings of the ownership proofs for the hostnames that [`Plan::proof`] selects. With `None`, these
+    /// Settings of the ownership proofs for the hostnames that [`RoutePlan::proof`] selects. With `None`, these
     /// hostnames get no route.
     pub proving: Option<ProofConfig>,
 }
 
-impl Default for Options {
+impl Default for HostnameOperatorOptions {
     fn default() -> Self {
         Self {
             manifest_namespace: "lease".to_owned(),
-            plan: Plan::default(),
+            plan: RoutePlan::default(),
             handover: Duration::from_secs(60),
             patience: RetryPolicy::default(),
             prune_interval: Duration::from_secs(600),
@@ -108,7 +108,7 @@ impl Default for Options {
 /// waits for the work in progress.
 #[derive(Debug)]
 pub struct HostnameOperator {
-    shared: Arc<Shared>,
+    shared: Arc<HostnameOperatorState>,
     running: OperatorTasks,
 }
 
@@ -116,20 +116,20 @@ impl HostnameOperator {
     /// Starts the watches. The operator writes no objects until the initial lists of all required kinds are
     /// complete. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &WriteClient, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: HostnameOperatorOptions) -> Self {
         let (client, gate) = (client.client(), client.gate());
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(HostnameOperatorState::new(
             options.plan.clone(),
             options.patience,
             options.handover,
             options.definitions,
         ));
-        let writer = Writer {
+        let writer = RouteWriter {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(gate.clone()),
+            calls: KubeCalls::new(client.clone(), options.call_timeout, "route").guarded(gate.clone()),
             deletions: options.deletions,
         };
-        let pace = Timing {
+        let pace = WorkerTiming {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
@@ -147,7 +147,7 @@ impl HostnameOperator {
             options.watch_config,
             Arc::clone(&shared),
         ));
-        let records = Records {
+        let records = RecordReader {
             client: client.clone(),
             api: Api::<ProviderHost>::namespaced(client.clone(), &options.manifest_namespace),
             key: with_star,
@@ -189,20 +189,20 @@ impl HostnameOperator {
 
     /// Returns the status of all hostnames.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> HostnameOperatorStatus {
         self.shared.status(None, usize::MAX)
     }
 
     /// Returns the status of at most `limit` hostnames that follow `after` in alphabetical order.
-    /// [`Status::next`] starts the next page.
+    /// [`HostnameOperatorStatus::next`] starts the next page.
     #[must_use]
-    pub fn status_page(&self, after: Option<&str>, limit: usize) -> Status {
+    pub fn status_page(&self, after: Option<&str>, limit: usize) -> HostnameOperatorStatus {
         self.shared.status(after, limit)
     }
 
     /// Returns the status of one hostname, or `None` if the hostname has no record and no object.
     #[must_use]
-    pub fn status_of(&self, hostname: &str) -> Option<Status> {
+    pub fn status_of(&self, hostname: &str) -> Option<HostnameOperatorStatus> {
         self.shared.status_of(hostname)
     }
 
@@ -225,7 +225,7 @@ impl HostnameOperator {
         self.shared.forget(lease)
     }
 
-    /// Confirms the deletions that [`Status::hold`] reports; returns their number.
+    /// Confirms the deletions that [`HostnameOperatorStatus::hold`] reports; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
         self.shared.state.confirm()

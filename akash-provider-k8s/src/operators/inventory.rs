@@ -24,41 +24,41 @@ pub mod wanted;
 mod watch;
 mod writer;
 
-pub use super::Counts;
+pub use super::OperationCounts;
 pub use discovery::runner::{DiscoveryStatus, MachineStatus};
 pub use shared::ClusterReport;
-pub use status::{NodeStatus, Status};
+pub use status::{InventoryOperatorStatus, NodeStatus};
 #[cfg(test)]
 pub(crate) use watch::NodeLabelParts;
 
 use super::WorkStatistics;
-use super::worker::{OperatorTasks, Timing};
-use crate::apply::Calls;
+use super::worker::{OperatorTasks, WorkerTiming};
+use crate::apply::KubeCalls;
 use crate::inventory::{self, WholeInventory};
 use crate::state::WatchConfig;
 use crate::write_client::WriteClient;
 use database::Database;
 use discovery::runner::DiscoveryRunner;
-use index::Event;
+use index::InventoryEvent;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::ApiResource;
 use rules::Rules;
-use shared::{LazyInventory, Shared};
+use shared::{InventoryOperatorState, LazyInventory};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch as channel;
-use writer::Writer;
+use writer::LabelWriter;
 
 /// Interval at which data about deleted nodes is removed from memory.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// Settings of the operator. [`Options::default`] has the defaults of the command line.
+/// Settings of the operator. [`InventoryOperatorOptions::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct InventoryOperatorOptions {
     /// Initial rules for nodes and storage classes. [`InventoryOperator::set_rules`] replaces them.
     pub rules: Rules,
     /// Settings of the capacity count.
-    pub count: inventory::Options,
+    pub count: inventory::CapacityOptions,
     /// First back-off after a failed write of labels; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
     /// Maximum duration of one call to the API server.
@@ -66,14 +66,14 @@ pub struct Options {
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
     /// Hardware discovery on nodes without GPU model labels; `None` disables it.
-    pub discovery: Option<discovery::Options>,
+    pub discovery: Option<discovery::DiscoveryOptions>,
 }
 
-impl Default for Options {
+impl Default for InventoryOperatorOptions {
     fn default() -> Self {
         Self {
             rules: Rules::default(),
-            count: inventory::Options::default(),
+            count: inventory::CapacityOptions::default(),
             retry_delay: Duration::from_secs(3),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
@@ -86,34 +86,34 @@ impl Default for Options {
 /// first waits for the work in progress.
 #[derive(Debug)]
 pub struct InventoryOperator {
-    shared: Arc<Shared>,
+    shared: Arc<InventoryOperatorState>,
     running: OperatorTasks,
 }
 
 impl InventoryOperator {
     /// Starts the watches. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &WriteClient, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: InventoryOperatorOptions) -> Self {
         let (client, gate) = (client.client(), client.gate());
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(InventoryOperatorState::new(
             options.rules,
             options.retry_delay,
             options.count.definitions.clone(),
             options.discovery.is_some(),
         ));
-        let writer = Writer {
+        let writer = LabelWriter {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "write the labels of a node")
+            calls: KubeCalls::new(client.clone(), options.call_timeout, "write the labels of a node")
                 .guarded(gate.clone()),
             resource: ApiResource::erase::<Node>(&()),
         };
-        let pace = Timing {
+        let pace = WorkerTiming {
             prune: PRUNE_EVERY,
             grace: options.call_timeout,
         };
         let mut running = OperatorTasks::start(writer, pace, gate.clone());
         if let Some(discovery) = options.discovery {
-            let calls = Calls::new(
+            let calls = KubeCalls::new(
                 client.clone(),
                 options.call_timeout,
                 "discover the hardware of a node",
@@ -131,12 +131,12 @@ impl InventoryOperator {
 
     /// Replaces the rules for reports and for node labels.
     pub fn set_rules(&self, rules: Rules) {
-        self.shared.choose(Event::Rules(rules));
+        self.shared.choose(InventoryEvent::Rules(rules));
     }
 
     /// Replaces the list of GPU models, and computes the labels of all nodes again.
     pub fn set_list(&self, list: Database) {
-        self.shared.choose(Event::List(list));
+        self.shared.choose(InventoryEvent::List(list));
     }
 
     /// Waits for the first capacity count and the first lists of nodes and storage classes.
@@ -167,7 +167,7 @@ impl InventoryOperator {
 
     /// Returns the status of the operator and of all nodes.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> InventoryOperatorStatus {
         self.shared.status()
     }
 
@@ -178,7 +178,7 @@ impl InventoryOperator {
 }
 
 /// Receives capacity counts, forever.
-async fn count(mut inventory: WholeInventory, shared: Arc<Shared>) {
+async fn count(mut inventory: WholeInventory, shared: Arc<InventoryOperatorState>) {
     loop {
         let outcome = inventory.next().await;
         shared.counted(outcome.map(|counting| LazyInventory::new(move || counting.count())));

@@ -25,14 +25,14 @@ mod writer;
 
 pub(crate) use capacity::Capacity;
 pub use shared::MetricsStatus;
-pub use status::{AddressStatus, AssignedPort, PortState, Status};
-pub use usage::{PoolStatus, Usage};
+pub use status::{AddressStatus, AssignedPort, IpOperatorStatus, PortState};
+pub use usage::{AddressUsage, PoolStatus};
 
-use super::guard::evidence::Records;
+use super::guard::evidence::RecordReader;
 use super::queue::RetryPolicy;
-use super::worker::{OperatorTasks, Timing};
+use super::worker::{OperatorTasks, WorkerTiming};
 use super::{IgnoredLease, WorkStatistics};
-use crate::apply::Calls;
+use crate::apply::KubeCalls;
 use crate::audit::DeletionLog;
 use crate::crd::ProviderLeasedIP;
 use crate::state::{Definitions, WatchConfig};
@@ -43,21 +43,21 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::core::ApiResource;
-use metrics::Source;
-use shared::Shared;
+use metrics::MetricsEndpoint;
+use shared::IpOperatorState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
-use writer::Writer;
+use writer::ServiceWriter;
 
 /// Minimum interval between two checks of the assigned addresses. A check finds addresses that are late, from
 /// a wrong pool, or shared with another tenant.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Settings of the operator. [`Options::new`] has the defaults of the command line.
+/// Settings of the operator. [`IpOperatorOptions::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct IpOperatorOptions {
     /// Provider of the leases that this operator serves (`--provider`).
     pub provider: Address,
     /// Namespace of the ProviderLeasedIP and Manifest objects (`--k8s-manifest-ns`).
@@ -83,7 +83,7 @@ pub struct Options {
     pub deletions: DeletionLog,
 }
 
-impl Options {
+impl IpOperatorOptions {
     /// Returns settings for the leases of `provider`. The values are the defaults of the command line.
     #[must_use]
     pub fn new(provider: Address) -> Self {
@@ -107,7 +107,7 @@ impl Options {
 /// the work in progress.
 #[derive(Debug)]
 pub struct IpOperator {
-    shared: Arc<Shared>,
+    shared: Arc<IpOperatorState>,
     provider: Address,
     running: OperatorTasks,
 }
@@ -115,21 +115,22 @@ pub struct IpOperator {
 impl IpOperator {
     /// Starts the watches. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &WriteClient, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: IpOperatorOptions) -> Self {
         let (client, gate) = (client.client(), client.gate());
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(IpOperatorState::new(
             options.provider.clone(),
             options.mode.clone(),
             options.patience,
             options.definitions,
         ));
-        let writer = Writer {
+        let writer = ServiceWriter {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "leased address").guarded(gate.clone()),
+            calls: KubeCalls::new(client.clone(), options.call_timeout, "leased address")
+                .guarded(gate.clone()),
             resource: ApiResource::erase::<Service>(&()),
             deletions: options.deletions,
         };
-        let pace = Timing {
+        let pace = WorkerTiming {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
@@ -142,10 +143,10 @@ impl IpOperator {
             options.watch_config,
         ));
         let endpoint = options.metallb_endpoint.as_deref();
-        let source = Source::new(client, &options.metallb_namespace, endpoint);
+        let source = MetricsEndpoint::new(client, &options.metallb_namespace, endpoint);
         running.spawn(metrics::watch(source, options.call_timeout, Arc::clone(&shared)));
         running.spawn(look(Arc::clone(&shared)));
-        let records = Records {
+        let records = RecordReader {
             client: client.clone(),
             api: Api::<ProviderLeasedIP>::namespaced(client.clone(), &options.manifest_namespace),
             key: str::to_owned,
@@ -184,13 +185,13 @@ impl IpOperator {
 
     /// Returns the status of all leased addresses.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> IpOperatorStatus {
         self.shared.status()
     }
 
     /// Returns the number of addresses for leases, the number of used addresses, and the status of each pool.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> AddressUsage {
         self.shared.usage()
     }
 
@@ -223,7 +224,7 @@ impl IpOperator {
         self.shared.forget(lease)
     }
 
-    /// Confirms the deletions that [`Status::hold`] reports; returns their number.
+    /// Confirms the deletions that [`IpOperatorStatus::hold`] reports; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
         self.shared.state.confirm()
@@ -236,7 +237,7 @@ impl IpOperator {
 }
 
 /// Checks addresses after changes, and periodically while a Service waits for its address. Never returns.
-async fn look(shared: Arc<Shared>) {
+async fn look(shared: Arc<IpOperatorState>) {
     let mut changes = shared.state.changes();
     loop {
         changes.borrow_and_update();

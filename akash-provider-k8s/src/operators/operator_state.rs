@@ -1,7 +1,7 @@
 //! State that the watches, the writer and the status of an operator share: the index, the work queue, the problems and
 //! the counters.
 
-use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
+use super::guard::{AbsenceEvidence, Guard, Hold, MissingRecord, Wait};
 use super::queue::{Queue, RetryPolicy};
 use crate::apply::hash;
 use crate::state::{Definitions, WatchState};
@@ -22,7 +22,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 const LOOKS: usize = 64;
 
 /// Objects of an operator, and the work for these objects. An index uses no clock and no network.
-pub(super) trait Index: Debug + Send + 'static {
+pub(super) trait OperatorIndex: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
@@ -93,7 +93,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
 
 /// Numbers of writes, deletions and failures since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct OperationCounts {
     /// Objects created or updated.
     pub written: u64,
     /// Objects deleted.
@@ -127,7 +127,7 @@ pub(super) fn names_to_reconcile<I>(
 }
 
 #[derive(Debug)]
-pub(super) struct Inner<I> {
+pub(super) struct OperatorShared<I> {
     pub(super) index: I,
     pub(super) queue: Queue,
     /// States of the watches, by the watched kind.
@@ -135,7 +135,7 @@ pub(super) struct Inner<I> {
     pub(super) problems: BTreeMap<String, Problem>,
     /// Problems that were logged.
     log: ProblemLog,
-    pub(super) counts: Counts,
+    pub(super) counts: OperationCounts,
     guard: Guard,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct WorkItem<W> {
 
 /// Next step of the writer.
 #[derive(Debug)]
-pub(super) enum Next<W> {
+pub(super) enum WriterStep<W> {
     /// Work for a name. The name is in progress until [`OperatorState::finish`].
     WorkItem(WorkItem<W>),
     /// More names wait. The writer must release the lock before the next call of [`OperatorState::next`].
@@ -160,7 +160,7 @@ pub(super) enum Next<W> {
 
 #[derive(Debug)]
 pub(super) struct OperatorState<I> {
-    inner: Mutex<Inner<I>>,
+    inner: Mutex<OperatorShared<I>>,
     /// Wakes the writer.
     pub(super) wake: Notify,
     /// Notifies about applied events.
@@ -177,7 +177,7 @@ pub(super) struct OperatorState<I> {
     pub(super) durations: DurationHistogram,
 }
 
-impl<I: Index> OperatorState<I> {
+impl<I: OperatorIndex> OperatorState<I> {
     pub(super) fn new(
         index: I,
         patience: RetryPolicy,
@@ -186,13 +186,13 @@ impl<I: Index> OperatorState<I> {
     ) -> Self {
         let watches = watches.into_iter().map(|key| (key, WatchState::default()));
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(OperatorShared {
                 index,
                 queue: Queue::new(patience),
                 watches: watches.collect(),
                 problems: BTreeMap::new(),
                 log: ProblemLog::default(),
-                counts: Counts::default(),
+                counts: OperationCounts::default(),
                 guard: Guard::default(),
             }),
             wake: Notify::new(),
@@ -205,7 +205,7 @@ impl<I: Index> OperatorState<I> {
         }
     }
 
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner<I>> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, OperatorShared<I>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,13 +252,13 @@ impl<I: Index> OperatorState<I> {
         self.touches.subscribe()
     }
 
-    pub(super) fn next(&self, now: Instant) -> Next<I::Work> {
+    pub(super) fn next(&self, now: Instant) -> WriterStep<I::Work> {
         let mut inner = self.inner();
         for _ in 0..LOOKS {
             let Some(name) = inner.queue.next(now) else {
                 // All problems are recorded, so their numbers are final.
                 let again = inner.log_shared_problems(now);
-                return Next::Nothing(inner.queue.due().into_iter().chain(again).min());
+                return WriterStep::Nothing(inner.queue.due().into_iter().chain(again).min());
             };
             let mut work = inner.index.work(&name);
             if let Some(later) = inner.index.apply_time_rules(&name, &mut work, now) {
@@ -288,10 +288,10 @@ impl<I: Index> OperatorState<I> {
             let hash = (!hashes.is_empty()).then(|| hashes.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {
-                return Next::WorkItem(WorkItem { name, work, hash });
+                return WriterStep::WorkItem(WorkItem { name, work, hash });
             }
         }
-        Next::More
+        WriterStep::More
     }
 
     pub(super) fn finish(&self, turn: &WorkItem<I::Work>, outcome: Result<(), Error>, now: Instant) {
@@ -315,7 +315,7 @@ impl<I: Index> OperatorState<I> {
         }
     }
 
-    pub(super) fn learn(&self, evidence: Evidence) {
+    pub(super) fn learn(&self, evidence: AbsenceEvidence) {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
@@ -363,7 +363,7 @@ impl<I: Index> OperatorState<I> {
     /// queued names.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
-        let Inner { index, queue, .. } = &mut *inner;
+        let OperatorShared { index, queue, .. } = &mut *inner;
         let forgotten = queue.forget(|name| is_meant(index, name));
         drop(inner);
         self.wake.notify_one();
@@ -371,7 +371,7 @@ impl<I: Index> OperatorState<I> {
     }
 }
 
-impl<I: Index> Inner<I> {
+impl<I: OperatorIndex> OperatorShared<I> {
     pub(super) fn hold(&self) -> Option<Hold> {
         self.guard.hold(Instant::now())
     }

@@ -48,7 +48,7 @@ impl Default for RetryPolicy {
 
 /// State of a name after a failed write of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct RetryState {
     /// Number of consecutive failures of any kind.
     pub failures: u32,
     /// Number of consecutive refusals by the API server.
@@ -94,7 +94,7 @@ pub struct Queue {
     order: VecDeque<String>,
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
-    failed: BTreeMap<String, Failure>,
+    failed: BTreeMap<String, RetryState>,
     /// Times at which names are queued again: retries, and times from [`Queue::remind`].
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, LastWrite>,
@@ -206,7 +206,7 @@ impl Queue {
         }
         let failures = written.times;
         self.running.remove(name);
-        let failed = Failure {
+        let failed = RetryState {
             failures,
             refusals: 0,
             error: "another client reverts the object; find that client and stop its writes".to_owned(),
@@ -248,7 +248,7 @@ impl Queue {
         } else {
             wait(self.patience.retry_delay, failures)
         };
-        let failed = Failure {
+        let failed = RetryState {
             failures,
             refusals,
             error: error.message().to_owned(),
@@ -272,12 +272,12 @@ impl Queue {
 
     /// Returns the failure of the last attempt, or `None` if this attempt succeeded.
     #[must_use]
-    pub fn failure(&self, name: &str) -> Option<&Failure> {
+    pub fn failure(&self, name: &str) -> Option<&RetryState> {
         self.failed.get(name)
     }
 
     /// Returns all names for which the last attempt failed.
-    pub fn failures(&self) -> impl Iterator<Item = (&String, &Failure)> {
+    pub fn failures(&self) -> impl Iterator<Item = (&String, &RetryState)> {
         self.failed.iter()
     }
 
@@ -307,7 +307,7 @@ impl Queue {
         self.ready.contains(name) || self.running.contains(name)
     }
 
-    fn fail(&mut self, name: &str, failed: Failure) {
+    fn fail(&mut self, name: &str, failed: RetryState) {
         self.unfail(name);
         self.dues.insert((failed.due, name.to_owned()));
         self.failed.insert(name.to_owned(), failed);

@@ -1,6 +1,6 @@
 //! Status types that all operators share, in the format of the Go operators.
 
-use super::operator_state::{Index, Inner, OperatorState};
+use super::operator_state::{OperatorIndex, OperatorShared, OperatorState};
 use crate::state::WatchState;
 use crate::state::definitions::DEFINITIONS;
 use crate::time::rfc3339;
@@ -84,10 +84,10 @@ impl WatchStatus {
     }
 }
 
-impl<I: Index> OperatorState<I> {
+impl<I: OperatorIndex> OperatorState<I> {
     /// Returns the states of the watches. If a kind was missing, the result includes the watch of
     /// CustomResourceDefinitions.
-    pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
+    pub(super) fn watch_status(&self, inner: &OperatorShared<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
         let fares = self.definitions.watch_state();
         status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::new(&watch, false))));
@@ -95,7 +95,7 @@ impl<I: Index> OperatorState<I> {
     }
 }
 
-impl<I: Index> Inner<I> {
+impl<I: OperatorIndex> OperatorShared<I> {
     pub(super) fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
         let statuses = self
             .watches

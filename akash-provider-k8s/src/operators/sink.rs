@@ -2,10 +2,10 @@
 //!
 //! Objects are decoded one by one, so an invalid object becomes a value of the index and does not end the list.
 
-use super::change::Change;
-use super::operator_state::{Index, OperatorState};
-use crate::state::follow::{Follower, Report, Sink};
-use crate::state::reading::Reading;
+use super::change::ObjectChange;
+use super::operator_state::{OperatorIndex, OperatorState};
+use crate::state::follow::{Follower, Sink, WatchObserver};
+use crate::state::reading::ListerWatcher;
 use crate::state::{WatchConfig, WatchState};
 use crate::task;
 use kube::Api;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Function that decodes the index key and the index value of an object.
-pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
+pub(super) type ObjectDecoder<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 #[derive(Clone, Copy)]
 pub(super) struct WatchSpec {
@@ -31,19 +31,19 @@ pub(super) struct WatchSpec {
     /// True if a cluster can lack this kind.
     pub(super) may_be_absent: bool,
     /// Functions that decode the required parts of an object.
-    pub(super) reading: Reading,
+    pub(super) reading: ListerWatcher,
 }
 
 pub(super) fn follow<I, K, V>(
     state: &Arc<OperatorState<I>>,
     watched: WatchSpec,
     api: Api<DynamicObject>,
-    read: Read<K, V>,
-    event: impl Fn(Change<K, V>) -> I::Event + Send + 'static,
+    read: ObjectDecoder<K, V>,
+    event: impl Fn(ObjectChange<K, V>) -> I::Event + Send + 'static,
     watch_config: WatchConfig,
 ) -> AbortOnDropHandle<()>
 where
-    I: Index,
+    I: OperatorIndex,
     K: Ord + Send + 'static,
     V: Send + 'static,
 {
@@ -70,21 +70,21 @@ where
 }
 
 /// Sink that passes the objects of one kind to the index.
-struct IndexSink<I: Index, K, V> {
+struct IndexSink<I: OperatorIndex, K, V> {
     state: Arc<OperatorState<I>>,
-    read: Read<K, V>,
-    event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
+    read: ObjectDecoder<K, V>,
+    event: Box<dyn Fn(ObjectChange<K, V>) -> I::Event + Send>,
     /// Objects of a list that is not complete yet.
     listed: BTreeMap<K, V>,
 }
 
-impl<I: Index, K, V> IndexSink<I, K, V> {
-    fn apply(&self, change: Change<K, V>) {
+impl<I: OperatorIndex, K, V> IndexSink<I, K, V> {
+    fn apply(&self, change: ObjectChange<K, V>) {
         self.state.apply((self.event)(change));
     }
 }
 
-impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V> {
+impl<I: OperatorIndex, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V> {
     fn begin(&mut self) {
         self.listed.clear();
     }
@@ -96,17 +96,17 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V
 
     fn complete(&mut self, _: Instant) {
         let listed = std::mem::take(&mut self.listed);
-        self.apply(Change::Listed(listed));
+        self.apply(ObjectChange::Listed(listed));
     }
 
     fn applied(&mut self, object: DynamicObject) {
         let (key, value) = (self.read)(&object);
-        self.apply(Change::Put(key, value));
+        self.apply(ObjectChange::Put(key, value));
     }
 
     fn deleted(&mut self, object: DynamicObject) {
         let (key, value) = (self.read)(&object);
-        self.apply(Change::Gone(key, value));
+        self.apply(ObjectChange::Gone(key, value));
     }
 }
 
@@ -116,13 +116,13 @@ struct WatchReport<I> {
     state: Arc<OperatorState<I>>,
 }
 
-impl<I: Index> WatchReport<I> {
+impl<I: OperatorIndex> WatchReport<I> {
     fn change<R>(&self, change: impl FnOnce(&mut WatchState) -> R) -> R {
         change(self.state.inner().watches.entry(self.watched.key).or_default())
     }
 }
 
-impl<I: Index> Report for WatchReport<I> {
+impl<I: OperatorIndex> WatchObserver for WatchReport<I> {
     fn name(&self) -> &'static str {
         self.watched.name
     }

@@ -1,6 +1,6 @@
 //! Statistics of the work of an operator, as plain data.
 
-use super::operator_state::{Counts, Index, OperatorState};
+use super::operator_state::{OperationCounts, OperatorIndex, OperatorState};
 use super::queue::QueueDepth;
 use akash_provider_core::statistics::DurationCounts;
 
@@ -13,10 +13,10 @@ pub struct WorkStatistics {
     /// Durations of the work on one name: writes and deletions of its objects, successful or failed.
     pub durations: DurationCounts,
     /// Number of writes, deletions and failures.
-    pub counts: Counts,
+    pub counts: OperationCounts,
 }
 
-impl<I: Index> OperatorState<I> {
+impl<I: OperatorIndex> OperatorState<I> {
     pub(super) fn work_statistics(&self) -> WorkStatistics {
         let inner = self.inner();
         WorkStatistics {

@@ -1,6 +1,6 @@
 //! Writer of an operator: does the work of the index, a few names at a time, while the provider is the leader.
 
-use super::operator_state::{Index, Next, OperatorState, WorkItem};
+use super::operator_state::{OperatorIndex, OperatorState, WorkItem, WriterStep};
 use crate::task;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 8;
 /// Writer of the Kubernetes objects of an operator.
 pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Index that computes the work for each name.
-    type Index: Index;
+    type Index: OperatorIndex;
 
     /// Returns the state shared with the watches and the status.
     fn state(&self) -> &OperatorState<Self::Index>;
@@ -25,12 +25,12 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     fn carry_out(
         &self,
         name: &str,
-        work: &<Self::Index as Index>::Work,
+        work: &<Self::Index as OperatorIndex>::Work,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timing {
+pub(super) struct WorkerTiming {
     /// Interval at which data about deleted names is removed from memory.
     pub(super) prune: Duration,
     /// Maximum wait for running work when the operator stops.
@@ -48,7 +48,7 @@ pub(super) struct OperatorTasks {
 
 impl OperatorTasks {
     /// Starts the writer, which works only while the provider leads (`gate` is open).
-    pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
+    pub(super) fn start(writer: impl ObjectWriter, pace: WorkerTiming, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -110,7 +110,7 @@ async fn lead<W: Future<Output = ()>>(
 }
 
 /// Writes objects until the operator stops. Finishes running writes.
-async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) {
+async fn run(writer: impl ObjectWriter, pace: WorkerTiming, until: CancellationToken) {
     let state = writer.state();
     // The previous leadership may have ended during a write.
     state.inner().queue.restart();
@@ -121,10 +121,10 @@ async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) 
         let mut due = None;
         while jobs.len() < AT_ONCE {
             match state.next(Instant::now()) {
-                Next::WorkItem(turn) => jobs.push(work(&writer, turn)),
+                WriterStep::WorkItem(turn) => jobs.push(work(&writer, turn)),
                 // Other users of the lock and of this thread run first.
-                Next::More => tokio::task::yield_now().await,
-                Next::Nothing(then) => {
+                WriterStep::More => tokio::task::yield_now().await,
+                WriterStep::Nothing(then) => {
                     due = then;
                     break;
                 }
@@ -156,7 +156,7 @@ async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) 
     }
 }
 
-async fn work<W: ObjectWriter>(writer: &W, turn: WorkItem<<W::Index as Index>::Work>) {
+async fn work<W: ObjectWriter>(writer: &W, turn: WorkItem<<W::Index as OperatorIndex>::Work>) {
     let begun = Instant::now();
     let outcome = writer.carry_out(&turn.name, &turn.work).await;
     writer.state().durations.record(begun.elapsed());

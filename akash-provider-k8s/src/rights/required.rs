@@ -2,7 +2,7 @@
 
 /// Scope of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum RuleScope {
     /// Whole cluster.
     Cluster,
     /// Namespace of the records, as `--k8s-manifest-ns` names it.
@@ -13,7 +13,7 @@ pub enum Scope {
     Namespace(&'static str),
 }
 
-impl Scope {
+impl RuleScope {
     /// Returns the namespace of the scope, or `None` for the whole cluster. For `Records` and `Lease`, the
     /// namespace is `variable`.
     #[must_use]
@@ -41,7 +41,7 @@ pub enum Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     /// Scope of the rule.
-    pub scope: Scope,
+    pub scope: RuleScope,
     /// API group; empty for the core group.
     pub group: &'static str,
     /// Resources, with their subresource after `/`.
@@ -64,7 +64,7 @@ const LEASE_ROLE: &str = "akash-provider-rs-lease";
 const ELECTION: &str = "akash-provider";
 
 const fn rule(
-    scope: Scope,
+    scope: RuleScope,
     group: &'static str,
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
@@ -93,7 +93,7 @@ impl Rule {
 }
 
 const RULES: [Rule; 22] = {
-    use Scope::{Cluster, Namespace, Records};
+    use RuleScope::{Cluster, Namespace, Records};
     [
         rule(Cluster, "", &["namespaces"], WRITE_ALL),
         rule(Cluster, "", &["services"], WRITE_ALL),
@@ -168,13 +168,13 @@ const RULES: [Rule; 22] = {
 
 const LEASE_RULES: [Rule; 3] = [
     rule(
-        Scope::Lease,
+        RuleScope::Lease,
         "",
         &["secrets"],
         &["list", "create", "patch", "delete"],
     ),
-    rule(Scope::Lease, "", &["pods/log"], &["get"]),
-    rule(Scope::Lease, "", &["pods/exec"], &["get", "create"]),
+    rule(RuleScope::Lease, "", &["pods/log"], &["get"]),
+    rule(RuleScope::Lease, "", &["pods/exec"], &["get", "create"]),
 ];
 
 /// Returns the rights that the provider requires outside of lease namespaces.

@@ -2,7 +2,7 @@
 
 use super::follow::Sink;
 use super::object::Decoded;
-use super::{Shared, WatchedKind};
+use super::{CacheShared, WatchedKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 pub(super) struct Cache<K: WatchedKind> {
     writer: Writer<K>,
     store: Store<K>,
-    shared: Arc<Shared>,
+    shared: Arc<CacheShared>,
     /// Invalid objects of the current list, with the reason.
     unreadable: Vec<(ObjectMeta, String)>,
 }
 
 impl<K: WatchedKind> Cache<K> {
-    pub(super) fn new(shared: Arc<Shared>) -> (Self, Store<K>) {
+    pub(super) fn new(shared: Arc<CacheShared>) -> (Self, Store<K>) {
         let writer = Writer::default();
         let store = writer.as_reader();
         let cache = Self {

@@ -1,6 +1,6 @@
 //! Stream of health changes for one listener.
 
-use super::Shared;
+use super::CacheShared;
 use super::index::Signal;
 use super::watches::{Watches, know_health, known_until};
 use akash_provider_core::cluster::ClusterChange;
@@ -23,33 +23,33 @@ enum LastMessage {
     Known,
 }
 
-struct Listener {
-    shared: Weak<Shared>,
+struct ChangeListener {
+    shared: Weak<CacheShared>,
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     last_message: LastMessage,
-    /// Value of `Index::losses` when the listener received its last snapshot.
+    /// Value of `LeaseIndex::losses` when the listener received its last snapshot.
     losses: u64,
 }
 
 /// Returns a stream of health changes. The stream starts with a snapshot, and sends another snapshot after
-/// missed changes. The stream ends when the [`State`](super::State) is dropped.
-pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
-    let listener = Listener {
+/// missed changes. The stream ends when the [`ObjectCache`](super::ObjectCache) is dropped.
+pub(super) fn changes(shared: &Arc<CacheShared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
+    let listener = ChangeListener {
         shared: Arc::downgrade(shared),
         signals: shared.signals.subscribe(),
         watches: shared.watches.subscribe(),
         last_message: LastMessage::Nothing,
         losses: shared.index().losses,
     };
-    let next = |mut listener: Listener| async {
+    let next = |mut listener: ChangeListener| async {
         let change = listener.next().await?;
         Some((Ok(change), listener))
     };
     stream::unfold(listener, next).boxed()
 }
 
-impl Listener {
+impl ChangeListener {
     async fn next(&mut self) -> Option<ClusterChange> {
         loop {
             let shared = self.shared.upgrade()?;
@@ -104,7 +104,7 @@ impl Listener {
         }
     }
 
-    fn snapshot(&mut self, shared: &Shared) -> ClusterChange {
+    fn snapshot(&mut self, shared: &CacheShared) -> ClusterChange {
         // Pending signals are included in the snapshot.
         self.signals = self.signals.resubscribe();
         self.last_message = LastMessage::Known;

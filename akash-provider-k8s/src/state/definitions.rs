@@ -9,8 +9,8 @@
 //! The first missing kind starts the watch; a cluster with all kinds has no such watch. Only metadata are read.
 
 use super::WatchConfig;
-use super::follow::{Follower, Report, Sink};
-use super::reading::{Bookkeeping, Reading};
+use super::follow::{Follower, Sink, WatchObserver};
+use super::reading::{Bookkeeping, ListerWatcher};
 use super::watches::WatchState;
 use crate::task;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -38,10 +38,10 @@ const STANDARD: &str = "gateway.networking.k8s.io";
 /// Watch of the CustomResourceDefinitions of a cluster. The watch stops when the last clone of this value is
 /// dropped.
 #[derive(Clone, Default)]
-pub struct Definitions(Arc<Inner>);
+pub struct Definitions(Arc<DefinitionWatch>);
 
 #[derive(Default)]
-struct Inner {
+struct DefinitionWatch {
     states: watch::Sender<DefinitionStates>,
     task: OnceLock<AbortOnDropHandle<()>>,
 }
@@ -170,7 +170,7 @@ impl Definitions {
                 labels: "",
                 fields: "".into(),
                 is_metadata: true,
-                reading: Reading::new::<Bookkeeping>(),
+                reading: ListerWatcher::new::<Bookkeeping>(),
                 definitions: Self::default(),
                 sink: DefinitionSink {
                     states: inner.states.clone(),
@@ -248,7 +248,7 @@ impl Sink<DynamicObject> for DefinitionSink {
 
 struct DefinitionReport(watch::Sender<DefinitionStates>);
 
-impl Report for DefinitionReport {
+impl WatchObserver for DefinitionReport {
     fn name(&self) -> &'static str {
         DEFINITIONS
     }

@@ -7,7 +7,7 @@
 use super::WatchConfig;
 use super::definitions::{Definitions, Tries};
 use super::object::FromObject;
-use super::reading::{Page, Reading, Source};
+use super::reading::{ListPage, ListerWatcher, ObjectSource};
 use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
 use kube::Api;
@@ -78,7 +78,7 @@ pub(crate) trait Sink<T>: Send {
 }
 
 /// Receiver of the state of a watch.
-pub(crate) trait Report: Send + Sync {
+pub(crate) trait WatchObserver: Send + Sync {
     /// Returns the name of the watched kind, for display.
     fn name(&self) -> &'static str;
 
@@ -118,7 +118,7 @@ pub(crate) struct Follower<T, S, R> {
     /// Whether only the metadata of objects is requested.
     pub(crate) is_metadata: bool,
     /// Functions that decode the required parts of an object.
-    pub(crate) reading: Reading,
+    pub(crate) reading: ListerWatcher,
     /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(crate) definitions: Definitions,
     pub(crate) sink: S,
@@ -130,12 +130,12 @@ impl<T, S, R> Follower<T, S, R>
 where
     T: kube::Resource + FromObject + 'static,
     S: Sink<T> + 'static,
-    R: Report + 'static,
+    R: WatchObserver + 'static,
 {
     /// Watches the kind forever.
     pub(crate) async fn run(self) {
-        let watch = Watch {
-            source: Source {
+        let watch = ListWatch {
+            source: ObjectSource {
                 path: self.api.resource_url().to_owned(),
                 client: self.api.into_client(),
                 is_metadata: self.is_metadata,
@@ -195,13 +195,13 @@ impl<T: FromObject, S: Sink<T>> Objects for TypedSink<T, S> {
 }
 
 /// List and watch of one kind. The object type is erased, so that the code is compiled only once.
-struct Watch {
-    source: Source,
-    reading: Reading,
+struct ListWatch {
+    source: ObjectSource,
+    reading: ListerWatcher,
     labels: &'static str,
     fields: Cow<'static, str>,
     sink: Box<dyn Objects>,
-    report: Box<dyn Report>,
+    report: Box<dyn WatchObserver>,
     watch_config: WatchConfig,
     definitions: Definitions,
     /// Start of the current silence: the last event before an idle watch was restarted. `None` while the
@@ -213,7 +213,7 @@ struct Watch {
     tries: Tries,
 }
 
-impl Watch {
+impl ListWatch {
     async fn run(mut self) {
         let watch_config = self.watch_config;
         let mut back_off = watch_config.back_off();
@@ -329,7 +329,7 @@ impl Watch {
             );
         }
         let seldom = config.absent(self.absences, report.may_be_absent());
-        let Source { client, path, .. } = &self.source;
+        let ObjectSource { client, path, .. } = &self.source;
         self.definitions
             .awaited(client, path, &mut self.tries, config, seldom)
             .await;
@@ -349,7 +349,7 @@ impl Watch {
                 self.reading.list(&self.source, &params),
             )
             .await;
-            let page: Page = page
+            let page: ListPage = page
                 .map_err(|_| End::timed_out("list", watch_config.list_timeout))?
                 .map_err(|error| End::of_error(&error))?;
             let objects = page.items.unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::nodes::Nodes;
 use super::replica_counts::Replicas;
-use super::{Kind, LeaseView, outage};
+use super::{CachedKind, LeaseView, outage};
 use crate::crd::ManifestService;
 use akash_provider_core::cluster::Health;
 
@@ -56,14 +56,14 @@ pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
 
 /// Change of a workload by this process. The watches have possibly not observed the change yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Write {
-    pub(super) kind: Kind,
+pub(super) struct WorkloadWrite {
+    pub(super) kind: CachedKind,
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) generation: i64,
 }
 
-impl Write {
+impl WorkloadWrite {
     /// Returns true after the watches observed this write or a later write.
     pub(super) fn is_seen(&self, view: &LeaseView) -> bool {
         view.metadata(self.kind, &self.name).is_some_and(|meta| {

@@ -4,7 +4,7 @@
 mod store;
 pub(super) mod terminations;
 
-use super::Shared;
+use super::CacheShared;
 use super::follow::Sink;
 use super::object::Decoded;
 use super::status::pod_service;
@@ -49,15 +49,15 @@ struct Rings {
 
 /// Events of the namespaces of leases.
 #[derive(Debug)]
-pub struct History {
+pub struct EventHistory {
     keep: Duration,
-    shared: Weak<Shared>,
+    shared: Weak<CacheShared>,
     rings: Mutex<Rings>,
     newest: watch::Sender<u64>,
 }
 
-impl History {
-    pub(super) fn new(keep: Duration, shared: Weak<Shared>) -> Self {
+impl EventHistory {
+    pub(super) fn new(keep: Duration, shared: Weak<CacheShared>) -> Self {
         Self {
             keep,
             shared,
@@ -79,7 +79,7 @@ impl History {
             .collect()
     }
 
-    /// Returns a receiver of the newest event number. After a change, readers call [`History::after`].
+    /// Returns a receiver of the newest event number. After a change, readers call [`EventHistory::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
@@ -186,7 +186,7 @@ impl History {
 }
 
 /// Sink for watched events. An event stays in the history when the server deletes the event.
-pub(super) struct EventSink(pub(super) Arc<History>);
+pub(super) struct EventSink(pub(super) Arc<EventHistory>);
 
 impl Sink<Decoded<Event>> for EventSink {
     fn begin(&mut self) {}

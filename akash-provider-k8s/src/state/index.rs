@@ -1,10 +1,10 @@
 //! Index of the caches by lease: a change costs only the objects of its lease.
 
-use super::health::{Write, health};
+use super::health::{WorkloadWrite, health};
 use super::kind::home_of;
 use super::nodes::Nodes;
 use super::outage::failing_nodes;
-use super::{Kind, LeaseView, WatchedKind};
+use super::{CachedKind, LeaseView, WatchedKind};
 use crate::labels;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, LeaseId};
@@ -49,20 +49,20 @@ pub(super) enum Signal {
 
 /// Objects of one lease, with its identity and health.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct IndexedLease {
     pub(super) view: LeaseView,
     /// `None` for a lease of another provider or another chain.
     pub(super) lease: Option<LeaseId>,
     /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,
-    writes: Vec<(Write, Instant)>,
+    writes: Vec<(WorkloadWrite, Instant)>,
     holds: usize,
     /// Number of records before the current list of objects. If the list contains fewer records, records were
     /// deleted.
     records_before: usize,
 }
 
-impl Entry {
+impl IndexedLease {
     fn identify(&mut self, home: &str, ours: &LeaseFilter) {
         let namespace = self.view.namespace.as_ref().map(|o| &o.metadata);
         let manifest = self.view.manifest.as_ref().map(|o| &o.metadata);
@@ -129,26 +129,26 @@ impl Entry {
 }
 
 /// Key of an object across all kinds.
-pub(super) type Key = (Kind, Option<String>, String);
+pub(super) type CachedObjectKey = (CachedKind, Option<String>, String);
 
 /// All leases, by namespace.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct LeaseIndex {
     ours: LeaseFilter,
-    pub(super) leases: HashMap<String, Entry>,
+    pub(super) leases: HashMap<String, IndexedLease>,
     /// Lease namespace of each object in the manifest namespace.
-    homes: HashMap<Key, String>,
+    homes: HashMap<CachedObjectKey, String>,
     nodes: Nodes,
     /// Notification about an unread node. The health of a lease depends on this node.
     pub(super) unread_nodes: Arc<Notify>,
     /// Objects that have the label `akash.network=true` but belong to no lease. The value states why an object
     /// belongs to no lease.
-    pub(super) strays: BTreeMap<Key, String>,
+    pub(super) strays: BTreeMap<CachedObjectKey, String>,
     /// Number of observed cases in which another client deleted a record.
     pub(super) losses: u64,
 }
 
-fn key_of(kind: Kind, meta: &ObjectMeta) -> Key {
+fn key_of(kind: CachedKind, meta: &ObjectMeta) -> CachedObjectKey {
     (
         kind,
         meta.namespace.clone(),
@@ -158,7 +158,7 @@ fn key_of(kind: Kind, meta: &ObjectMeta) -> Key {
 
 const NAMES_NO_LEASE: &str = "the labels name no lease";
 
-impl Index {
+impl LeaseIndex {
     pub(super) fn new(ours: LeaseFilter) -> Self {
         Self {
             ours,
@@ -269,7 +269,7 @@ impl Index {
             }
         }
         for (home, entry) in &mut self.leases {
-            if matches!(kind, Kind::Namespaces | Kind::Manifests) {
+            if matches!(kind, CachedKind::Namespaces | CachedKind::Manifests) {
                 entry.identify(home, &self.ours);
             }
             self.losses += u64::from(kind.is_record() && entry.records() < entry.records_before);
@@ -282,7 +282,7 @@ impl Index {
     }
 
     /// Records an accepted write. Lease health is unknown until a watch reports this write.
-    pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
+    pub(super) fn wrote(&mut self, home: &str, write: WorkloadWrite) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
             // A later write of an object includes the earlier one.
             entry
@@ -295,7 +295,7 @@ impl Index {
     /// Adds `by` to the number of running operations on a lease. The health is unknown during an operation.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
         // Pods do not identify a lease, so only the counter changes.
-        self.change(home, Kind::Pods, |entry| {
+        self.change(home, CachedKind::Pods, |entry| {
             entry.holds = entry.holds.saturating_add_signed(by);
         })
     }
@@ -327,8 +327,8 @@ impl Index {
             .collect()
     }
 
-    fn remember(&mut self, key: &Key, home: &str) {
-        if matches!(key.0, Kind::Hosts | Kind::Ips) {
+    fn remember(&mut self, key: &CachedObjectKey, home: &str) {
+        if matches!(key.0, CachedKind::Hosts | CachedKind::Ips) {
             self.homes.insert(key.clone(), home.to_owned());
         }
     }
@@ -336,7 +336,7 @@ impl Index {
     /// Removes an object from its previous lease if the object now belongs to another lease or to none.
     fn moved<K: WatchedKind>(
         &mut self,
-        key: &Key,
+        key: &CachedObjectKey,
         home: Option<&str>,
         put: fn(&mut LeaseView, &str, Option<Arc<K>>),
     ) -> Vec<Signal> {
@@ -353,12 +353,12 @@ impl Index {
         signals
     }
 
-    fn change(&mut self, home: &str, kind: Kind, f: impl FnOnce(&mut Entry)) -> Option<Signal> {
+    fn change(&mut self, home: &str, kind: CachedKind, f: impl FnOnce(&mut IndexedLease)) -> Option<Signal> {
         let entry = self.leases.entry(home.to_owned()).or_default();
         let (ran, was) = (entry.health.is_some(), entry.lease.is_some());
         let records = entry.records();
         f(entry);
-        if matches!(kind, Kind::Namespaces | Kind::Manifests) && !entry.view.is_empty() {
+        if matches!(kind, CachedKind::Namespaces | CachedKind::Manifests) && !entry.view.is_empty() {
             entry.identify(home, &self.ours);
         }
         let mut signal = entry.reconsider(home, &self.nodes);

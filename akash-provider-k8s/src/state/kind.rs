@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Watched kind; each kind has its own watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum CachedKind {
     /// Namespaces with the label `akash.network=true`.
     Namespaces,
     /// Workloads without persistent volumes.
@@ -47,7 +47,7 @@ pub enum Kind {
     RoleBindings,
 }
 
-impl Kind {
+impl CachedKind {
     /// All kinds, including kinds that the provider does not need at the start.
     pub const ALL: [Self; 14] = [
         Self::Namespaces,
@@ -119,7 +119,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CachedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -136,7 +136,7 @@ pub(crate) trait WatchedKind:
     + 'static
 {
     /// Kind of the type.
-    const KIND: Kind;
+    const KIND: CachedKind;
 
     /// Returns the namespace of the object's lease.
     fn home(&self) -> Option<String> {
@@ -162,11 +162,11 @@ pub(crate) trait WatchedKind:
 }
 
 /// Returns the lease namespace in the metadata of an object.
-pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
+pub(super) fn home_of(kind: CachedKind, meta: &ObjectMeta) -> Option<String> {
     match kind {
         // Both kinds have the name of the lease namespace.
-        Kind::Namespaces | Kind::Manifests => meta.name.clone(),
-        Kind::Hosts | Kind::Ips => {
+        CachedKind::Namespaces | CachedKind::Manifests => meta.name.clone(),
+        CachedKind::Hosts | CachedKind::Ips => {
             let lease = labels::lease_of(meta.labels.as_ref()?)?;
             Some(lease.namespace())
         }
@@ -197,7 +197,7 @@ pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
 macro_rules! one_of_a_lease {
     ($type:ty, $kind:ident, $field:ident) => {
         impl WatchedKind for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: CachedKind = CachedKind::$kind;
 
             fn put(view: &mut LeaseView, _: &str, object: Option<Arc<Self>>) {
                 view.$field = object;
@@ -213,7 +213,7 @@ macro_rules! one_of_a_lease {
 macro_rules! many_of_a_lease {
     ($type:ty, $kind:ident, $field:ident $(, $extra:item)*) => {
         impl WatchedKind for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: CachedKind = CachedKind::$kind;
 
             fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>) {
                 match object {
@@ -287,14 +287,14 @@ pub fn is_lease_namespace(name: &str) -> bool {
 }
 
 /// Returns the kind and the lease namespace of an object, or `None` if the kind does not affect lease health.
-pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {
+pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(CachedKind, String)> {
     let (plural, group) = (K::plural(&()), K::group(&()));
     let name = if group.is_empty() {
         plural.into_owned()
     } else {
         format!("{plural}.{group}")
     };
-    let mut decisive = Kind::ALL.into_iter().filter(|kind| kind.decides_health());
+    let mut decisive = CachedKind::ALL.into_iter().filter(|kind| kind.decides_health());
     let kind = decisive.find(|kind| kind.as_str() == name)?;
     Some((kind, home_of(kind, object.meta())?))
 }

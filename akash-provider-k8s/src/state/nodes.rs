@@ -3,7 +3,7 @@
 //!
 //! Only nodes with failing containers are read, so that a cluster without failures costs no call.
 
-use super::Shared;
+use super::CacheShared;
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -32,7 +32,7 @@ pub(super) type Nodes = HashMap<String, bool>;
 
 /// Properties of a node and of its Lease, from one read.
 #[derive(Debug, Clone, Copy, Default)]
-struct Reading {
+struct NodeReading {
     is_ready: bool,
     heartbeat: Option<Heartbeat>,
 }
@@ -64,7 +64,7 @@ impl NodeObservation {
 
     /// Returns true if the node is ready and its kubelet renewed the Lease in time. A node without a Lease
     /// only needs to be ready.
-    fn reports(&mut self, reading: Reading, now: Instant, clock: Timestamp) -> bool {
+    fn reports(&mut self, reading: NodeReading, now: Instant, clock: Timestamp) -> bool {
         let Some(Heartbeat { renewed, limit }) = reading.heartbeat else {
             return reading.is_ready;
         };
@@ -83,9 +83,9 @@ impl NodeObservation {
 }
 
 /// Reads each node repeatedly while containers on the node fail. Never returns.
-pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>) {
+pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<CacheShared>) {
     let mut observed: HashMap<String, NodeObservation> = HashMap::new();
-    let mut reader = Reader {
+    let mut reader = HeartbeatReader {
         client,
         limit,
         is_warned: false,
@@ -120,19 +120,19 @@ pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>)
     }
 }
 
-struct Reader {
+struct HeartbeatReader {
     client: Client,
     limit: Duration,
     is_warned: bool,
 }
 
-impl Reader {
+impl HeartbeatReader {
     /// Reads a node and its Lease. A missing node counts as not ready.
-    async fn read(&mut self, name: &str) -> Result<Reading, Error> {
+    async fn read(&mut self, name: &str) -> Result<NodeReading, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = within(self.limit, "read the node", nodes.get_opt(name)).await?;
         let Some(true) = node.as_ref().map(is_ready) else {
-            return Ok(Reading::default());
+            return Ok(NodeReading::default());
         };
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), HEARTBEATS);
         let lease = match within(self.limit, "read the node's Lease", leases.get_opt(name)).await {
@@ -142,7 +142,7 @@ impl Reader {
             }
             lease => lease?,
         };
-        Ok(Reading {
+        Ok(NodeReading {
             is_ready: true,
             heartbeat: lease.and_then(|lease| heartbeat(&lease.spec?)),
         })
@@ -189,7 +189,7 @@ mod tests {
         let at =
             |second: u64| Timestamp::from_second(1_800_000_000 + i64::try_from(second).unwrap()).unwrap();
         let (start, limit) = (Instant::now(), Duration::from_secs(15));
-        let ready = |second| Reading {
+        let ready = |second| NodeReading {
             is_ready: true,
             heartbeat: Some(Heartbeat {
                 renewed: at(second),
@@ -236,7 +236,7 @@ mod tests {
                 );
                 assert!(
                     !node.reports(
-                        Reading {
+                        NodeReading {
                             is_ready: false,
                             ..ready(*renewed)
                         },
@@ -247,7 +247,7 @@ mod tests {
                 );
             }
         }
-        let without = |is_ready| Reading {
+        let without = |is_ready| NodeReading {
             is_ready,
             heartbeat: None,
         };

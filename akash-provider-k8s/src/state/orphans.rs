@@ -1,8 +1,8 @@
 //! Objects with the label `akash.network=true` that belong to no lease. They are reported, and never deleted only
 //! because they are orphans.
 
-use super::Kind;
-use super::index::Index;
+use super::CachedKind;
+use super::index::LeaseIndex;
 use akash_provider_core::types::LeaseId;
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// Kind of the object.
-    pub kind: Kind,
+    pub kind: CachedKind,
     /// Namespace of the lease, or of the object if the object names no lease.
     pub namespace: String,
     /// Name of the object.
@@ -45,7 +45,7 @@ impl fmt::Display for Orphan {
 }
 
 /// Returns all orphans, sorted.
-pub(super) fn orphans(index: &Index) -> Vec<Orphan> {
+pub(super) fn orphans(index: &LeaseIndex) -> Vec<Orphan> {
     let mut found = Vec::new();
     for (home, entry) in &index.leases {
         let view = &entry.view;
@@ -61,21 +61,23 @@ pub(super) fn orphans(index: &Index) -> Vec<Orphan> {
         for ((kind, name), why) in &view.unreadable {
             add(*kind, name, Reason::Unreadable(why.clone()));
         }
-        let manifest =
-            view.manifest.is_some() || view.unreadable.contains_key(&(Kind::Manifests, home.clone()));
+        let manifest = view.manifest.is_some()
+            || view
+                .unreadable
+                .contains_key(&(CachedKind::Manifests, home.clone()));
         // Other objects belong to that record.
         if manifest {
             continue;
         }
         if view.runs() {
-            add(Kind::Namespaces, home, Reason::NoManifest);
+            add(CachedKind::Namespaces, home, Reason::NoManifest);
             continue;
         }
         for name in view.hosts.keys() {
-            add(Kind::Hosts, name, Reason::NoLease);
+            add(CachedKind::Hosts, name, Reason::NoLease);
         }
         for name in view.ips.keys() {
-            add(Kind::Ips, name, Reason::NoLease);
+            add(CachedKind::Ips, name, Reason::NoLease);
         }
     }
     for ((kind, namespace, name), why) in &index.strays {

@@ -29,7 +29,7 @@ type Paths = &'static [&'static [&'static str]];
 
 /// Selection of at most 64 fields of an object. Either only these fields are decoded, or only these fields
 /// are skipped.
-pub(crate) trait Parts: Clone + Send + Sync + 'static {
+pub(crate) trait ObjectParts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
     /// If true, only the fields in `PATHS` are decoded. If false, only the other fields are decoded.
@@ -40,7 +40,7 @@ pub(crate) trait Parts: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
-impl Parts for Bookkeeping {
+impl ObjectParts for Bookkeeping {
     const PATHS: Paths = &[
         &["metadata", "managedFields"],
         &[
@@ -53,22 +53,22 @@ impl Parts for Bookkeeping {
 
 /// Functions that list and watch one kind.
 #[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    list: fn(Source, ListParams) -> BoxFuture<'static, kube::Result<Page>>,
-    watch: fn(Source, WatchParams, String) -> BoxFuture<'static, kube::Result<Events>>,
+pub(crate) struct ListerWatcher {
+    list: fn(ObjectSource, ListParams) -> BoxFuture<'static, kube::Result<ListPage>>,
+    watch: fn(ObjectSource, WatchParams, String) -> BoxFuture<'static, kube::Result<Events>>,
 }
 
 type Events = BoxStream<'static, kube::Result<WatchEvent<Value>>>;
 
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     pub(crate) metadata: ListMeta,
     pub(crate) items: Option<Vec<Value>>,
 }
 
 /// Client and path of a request.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct ObjectSource {
     pub(crate) client: Client,
     /// Path of the kind, without the address of the server.
     pub(crate) path: String,
@@ -76,9 +76,9 @@ pub(crate) struct Source {
     pub(crate) is_metadata: bool,
 }
 
-impl Reading {
+impl ListerWatcher {
     /// Creates the list and watch functions for the fields in `P`.
-    pub(crate) const fn new<P: Parts>() -> Self {
+    pub(crate) const fn new<P: ObjectParts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
             watch: |source, params, version| {
@@ -89,15 +89,15 @@ impl Reading {
 
     pub(super) fn list(
         &self,
-        source: &Source,
+        source: &ObjectSource,
         params: &ListParams,
-    ) -> BoxFuture<'static, kube::Result<Page>> {
+    ) -> BoxFuture<'static, kube::Result<ListPage>> {
         (self.list)(source.clone(), params.clone())
     }
 
     pub(super) fn watch(
         &self,
-        source: &Source,
+        source: &ObjectSource,
         params: &WatchParams,
         version: &str,
     ) -> BoxFuture<'static, kube::Result<Events>> {
@@ -105,11 +105,11 @@ impl Reading {
     }
 }
 
-impl Source {
-    async fn list<P: Parts>(&self, params: &ListParams) -> kube::Result<Page> {
+impl ObjectSource {
+    async fn list<P: ObjectParts>(&self, params: &ListParams) -> kube::Result<ListPage> {
         #[derive(Deserialize)]
         #[serde(bound = "")]
-        struct Answer<P: Parts> {
+        struct ListResponse<P: ObjectParts> {
             #[serde(default)]
             metadata: ListMeta,
             #[serde(default)]
@@ -124,15 +124,15 @@ impl Source {
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         // The name that `kube` uses in its spans.
         request.extensions_mut().insert("list");
-        let answer: Answer<P> = self.client.request(request).await?;
+        let answer: ListResponse<P> = self.client.request(request).await?;
         let bare = |items: Vec<Pruned<P>>| items.into_iter().map(|item| item.0).collect();
-        Ok(Page {
+        Ok(ListPage {
             metadata: answer.metadata,
             items: answer.items.map(bare),
         })
     }
 
-    async fn watch<P: Parts>(&self, params: &WatchParams, version: &str) -> kube::Result<Events> {
+    async fn watch<P: ObjectParts>(&self, params: &WatchParams, version: &str) -> kube::Result<Events> {
         let request = Request::new(self.path.clone());
         let request = if self.is_metadata {
             request.watch_metadata(params, version)
@@ -156,7 +156,7 @@ impl Source {
 
 /// Decodes the next line of a watch, or returns `None` at the end. Reuses the line buffer, because an
 /// allocation costs more than the decoding.
-async fn next_event<P: Parts>(
+async fn next_event<P: ObjectParts>(
     mut lines: Pin<&mut impl AsyncBufRead>,
     line: &mut Vec<u8>,
 ) -> Option<kube::Result<WatchEvent<Value>>> {
@@ -221,10 +221,10 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
 
-impl<'de, P: Parts> Deserialize<'de> for Pruned<P> {
+impl<'de, P: ObjectParts> Deserialize<'de> for Pruned<P> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let all = (0..P::PATHS.len()).fold(0, |bits, at| bits | bit(at));
-        let whole = Part {
+        let whole = DecoderPosition {
             paths: P::PATHS,
             are_read: P::ARE_READ,
             open: all,
@@ -243,7 +243,7 @@ fn bit(number: usize) -> u64 {
 
 /// Position of the decoder in an object: a field, and the paths below this field.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct DecoderPosition {
     paths: Paths,
     /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
@@ -254,7 +254,7 @@ struct Part {
     depth: usize,
 }
 
-impl Part {
+impl DecoderPosition {
     /// Returns the nested field `name`, or `None` if this field is skipped.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
@@ -277,7 +277,7 @@ impl Part {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for DecoderPosition {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -289,7 +289,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     }
 }
 
-impl<'de> Visitor<'de> for Part {
+impl<'de> Visitor<'de> for DecoderPosition {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -334,7 +334,7 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some(read) = map.next_key_seed(Name(self))? {
+        while let Some(read) = map.next_key_seed(FieldName(self))? {
             match read {
                 Some((name, part)) => {
                     fields.insert(name, map.next_value_seed(part)?);
@@ -349,18 +349,18 @@ impl<'de> Visitor<'de> for Part {
 }
 
 /// Field name, allocated only for decoded fields.
-struct Name(Part);
+struct FieldName(DecoderPosition);
 
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Option<(String, Part)>;
+impl<'de> DeserializeSeed<'de> for FieldName {
+    type Value = Option<(String, DecoderPosition)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Name {
-    type Value = Option<(String, Part)>;
+impl Visitor<'_> for FieldName {
+    type Value = Option<(String, DecoderPosition)>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the name of a field")

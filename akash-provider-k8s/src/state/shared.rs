@@ -1,9 +1,9 @@
 //! State that the watches write and all callers read.
 
-use super::index::{Index, LeaseFilter, Signal};
+use super::index::{LeaseFilter, LeaseIndex, Signal};
 use super::watches::{self, WatchPublisher, Watches};
 use super::{WatchConfig, WatchedKind, changes, kind};
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,19 +16,19 @@ use tokio::time::Instant;
 pub(crate) const EVERYWHERE: &str = "";
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct CacheShared {
     pub(super) watch_config: WatchConfig,
     pub(super) host: String,
     pub(super) watches: Arc<WatchPublisher>,
-    index: Mutex<Index>,
+    index: Mutex<LeaseIndex>,
     pub(super) signals: broadcast::Sender<Signal>,
     /// Sender of changes of lease objects. Each message is a namespace, or [`EVERYWHERE`]. A receiver
     /// that misses messages must check all leases.
     pub(super) touched: broadcast::Sender<Arc<str>>,
 }
 
-impl Shared {
-    pub(super) fn new(settings: &Settings, watch_config: WatchConfig) -> Self {
+impl CacheShared {
+    pub(super) fn new(settings: &KubeSettings, watch_config: WatchConfig) -> Self {
         let ours = LeaseFilter {
             provider: settings.provider.clone(),
             chain_id: settings.chain_id.clone(),
@@ -37,18 +37,18 @@ impl Shared {
             watch_config,
             host: settings.public_hostname.clone(),
             watches: Arc::new(WatchPublisher::new()),
-            index: Mutex::new(Index::new(ours)),
+            index: Mutex::new(LeaseIndex::new(ours)),
             signals: broadcast::Sender::new(changes::WAITING_MAX),
             touched: broadcast::Sender::new(changes::WAITING_MAX),
         }
     }
 
-    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
+    pub(super) fn index(&self) -> MutexGuard<'_, LeaseIndex> {
         // The index is consistent at every point where a holder could panic.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the state of a node, and reports health changes. `Index::node` describes `reports`.
+    /// Stores the state of a node, and reports health changes. `LeaseIndex::node` describes `reports`.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

@@ -3,10 +3,10 @@
 use super::cache::Cache;
 use super::follow::{Follower, Sink};
 use super::object::{Decoded, FromObject};
-use super::reading::{Bookkeeping, Reading};
-use super::shared::Shared;
+use super::reading::{Bookkeeping, ListerWatcher};
+use super::shared::CacheShared;
 use super::watches::WatchReporter;
-use super::{Definitions, Kind, WatchedKind};
+use super::{CachedKind, Definitions, WatchedKind};
 use crate::labels;
 use crate::task;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
@@ -22,7 +22,7 @@ pub(super) struct Starter<'a> {
     pub(super) namespace: &'a str,
     /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(super) definitions: &'a Definitions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CacheShared>,
     pub(super) tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -63,7 +63,7 @@ impl Starter<'_> {
         store
     }
 
-    pub(super) fn follow<T, S>(&mut self, kind: Kind, labels: &'static str, api: Api<T>, sink: S)
+    pub(super) fn follow<T, S>(&mut self, kind: CachedKind, labels: &'static str, api: Api<T>, sink: S)
     where
         T: kube::Resource + FromObject + 'static,
         S: Sink<T> + 'static,
@@ -73,7 +73,7 @@ impl Starter<'_> {
             labels,
             fields: "".into(),
             is_metadata: false,
-            reading: Reading::new::<Bookkeeping>(),
+            reading: ListerWatcher::new::<Bookkeeping>(),
             definitions: self.definitions.clone(),
             sink,
             report: WatchReporter {

@@ -1,6 +1,6 @@
 //! Objects of one lease.
 
-use super::Kind;
+use super::CachedKind;
 use crate::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
@@ -40,7 +40,7 @@ pub struct LeaseView {
     /// ProviderLeasedIP objects: declared leased addresses.
     pub ips: BTreeMap<String, Arc<ProviderLeasedIP>>,
     /// Invalid objects, with the reason.
-    pub unreadable: BTreeMap<(Kind, String), String>,
+    pub unreadable: BTreeMap<(CachedKind, String), String>,
 }
 
 impl LeaseView {
@@ -68,7 +68,7 @@ impl LeaseView {
         self.namespace.is_some()
             || !self.deployments.is_empty()
             || !self.stateful_sets.is_empty()
-            || unreadable(Kind::Namespaces)
+            || unreadable(CachedKind::Namespaces)
     }
 
     /// Returns the services in the Manifest, or `None` without a Manifest.
@@ -77,22 +77,22 @@ impl LeaseView {
         Some(&self.manifest.as_ref()?.spec.group.services)
     }
 
-    pub(super) fn metadata(&self, kind: Kind, name: &str) -> Option<&ObjectMeta> {
+    pub(super) fn metadata(&self, kind: CachedKind, name: &str) -> Option<&ObjectMeta> {
         match kind {
-            Kind::Namespaces => self.namespace.as_ref().map(|o| &o.metadata),
-            Kind::Deployments => self.deployments.get(name).map(|o| &o.metadata),
-            Kind::StatefulSets => self.stateful_sets.get(name).map(|o| &o.metadata),
-            Kind::Pods => self.pods.get(name).map(|o| &o.metadata),
-            Kind::Services => self.services.get(name).map(|o| &o.metadata),
-            Kind::Policies => self.policies.get(name).map(|o| &o.metadata),
-            Kind::Manifests => self.manifest.as_ref().map(|o| &o.metadata),
-            Kind::Hosts => self.hosts.get(name).map(|o| &o.metadata),
-            Kind::Ips => self.ips.get(name).map(|o| &o.metadata),
-            Kind::Quotas => self.quotas.get(name).map(|o| &o.metadata),
-            Kind::Accounts => self.accounts.get(name).map(|o| &o.metadata),
-            Kind::Roles => self.roles.get(name).map(|o| &o.metadata),
-            Kind::RoleBindings => self.role_bindings.get(name).map(|o| &o.metadata),
-            Kind::Events => None,
+            CachedKind::Namespaces => self.namespace.as_ref().map(|o| &o.metadata),
+            CachedKind::Deployments => self.deployments.get(name).map(|o| &o.metadata),
+            CachedKind::StatefulSets => self.stateful_sets.get(name).map(|o| &o.metadata),
+            CachedKind::Pods => self.pods.get(name).map(|o| &o.metadata),
+            CachedKind::Services => self.services.get(name).map(|o| &o.metadata),
+            CachedKind::Policies => self.policies.get(name).map(|o| &o.metadata),
+            CachedKind::Manifests => self.manifest.as_ref().map(|o| &o.metadata),
+            CachedKind::Hosts => self.hosts.get(name).map(|o| &o.metadata),
+            CachedKind::Ips => self.ips.get(name).map(|o| &o.metadata),
+            CachedKind::Quotas => self.quotas.get(name).map(|o| &o.metadata),
+            CachedKind::Accounts => self.accounts.get(name).map(|o| &o.metadata),
+            CachedKind::Roles => self.roles.get(name).map(|o| &o.metadata),
+            CachedKind::RoleBindings => self.role_bindings.get(name).map(|o| &o.metadata),
+            CachedKind::Events => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State of the watches.
 
-use super::Kind;
-use super::follow::Report;
+use super::CachedKind;
+use super::follow::WatchObserver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,19 +52,19 @@ impl WatchState {
         is_new
     }
 
-    fn is_usable(&self, kind: Kind) -> bool {
+    fn is_usable(&self, kind: CachedKind) -> bool {
         self.synced || (kind.may_be_absent() && self.awaited.is_some())
     }
 }
 
-pub(super) type Watches = BTreeMap<Kind, WatchState>;
+pub(super) type Watches = BTreeMap<CachedKind, WatchState>;
 
 #[derive(Debug)]
 pub(super) struct WatchPublisher(watch::Sender<Watches>);
 
 impl WatchPublisher {
     pub(super) fn new() -> Self {
-        let all = Kind::ALL.map(|kind| (kind, WatchState::default()));
+        let all = CachedKind::ALL.map(|kind| (kind, WatchState::default()));
         Self(watch::Sender::new(all.into()))
     }
 
@@ -77,30 +77,30 @@ impl WatchPublisher {
     }
 
     /// Updates a counter. Receivers are not notified.
-    pub(super) fn count(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
+    pub(super) fn count(&self, kind: CachedKind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             f(all.entry(kind).or_default());
             false
         });
     }
 
-    pub(super) fn listed(&self, kind: Kind) {
+    pub(super) fn listed(&self, kind: CachedKind) {
         self.change(kind, WatchState::listed);
     }
 
-    pub(super) fn works(&self, kind: Kind) {
+    pub(super) fn works(&self, kind: CachedKind) {
         self.change(kind, |state| state.down_since = None);
     }
 
     /// Records that a watch stopped working at `since` or earlier. Returns true if the watch worked before.
-    pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
+    pub(super) fn failed(&self, kind: CachedKind, error: String, since: Instant) -> bool {
         let mut is_new = false;
         self.change(kind, |state| is_new = state.failed(error, since));
         is_new
     }
 
     /// Records that the server does not serve the kind.
-    pub(super) fn absent(&self, kind: Kind, error: String) {
+    pub(super) fn absent(&self, kind: CachedKind, error: String) {
         self.change(kind, |state| {
             state.failures += 1;
             state.awaited = Some(format!("the cluster does not serve {kind} yet"));
@@ -115,7 +115,7 @@ impl WatchPublisher {
     }
 
     /// Updates a state, and notifies listeners about relevant changes.
-    fn change(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
+    fn change(&self, kind: CachedKind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             let state = all.entry(kind).or_default();
             let before = (state.is_usable(kind), state.down_since);
@@ -128,11 +128,11 @@ impl WatchPublisher {
 
 #[derive(Debug)]
 pub(super) struct WatchReporter {
-    pub(super) kind: Kind,
+    pub(super) kind: CachedKind,
     pub(super) watches: Arc<WatchPublisher>,
 }
 
-impl Report for WatchReporter {
+impl WatchObserver for WatchReporter {
     fn name(&self) -> &'static str {
         self.kind.as_str()
     }
@@ -182,7 +182,7 @@ pub(super) fn are_ready(all: &Watches) -> bool {
 /// Returns true if lease health is known: all watches that affect health have listed their objects, and every
 /// outage is shorter than `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
-    let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
+    let needed = |(kind, _): &(&CachedKind, &WatchState)| kind.decides_health();
     all.iter()
         .filter(needed)
         // After a short outage the state is only seconds old.
@@ -210,15 +210,15 @@ mod tests {
     async fn health_is_known_while_deciding_watches_work_or_are_briefly_down() {
         let watches = WatchPublisher::new();
         assert!(!is_known(&watches), "before the first list");
-        for kind in Kind::ALL.into_iter().filter(|k| k.decides_health()) {
+        for kind in CachedKind::ALL.into_iter().filter(|k| k.decides_health()) {
             assert!(!is_known(&watches), "without {kind}");
             watches.listed(kind);
         }
         assert!(is_known(&watches));
         assert!(!watches.read(are_ready), "pods are missing");
-        watches.failed(Kind::Pods, "gone".to_owned(), Instant::now());
+        watches.failed(CachedKind::Pods, "gone".to_owned(), Instant::now());
         assert!(
-            watches.failed(Kind::Deployments, "gone".to_owned(), Instant::now()),
+            watches.failed(CachedKind::Deployments, "gone".to_owned(), Instant::now()),
             "the failure is new"
         );
         assert_eq!(
@@ -228,14 +228,14 @@ mod tests {
         tokio::time::advance(GRACE - Duration::from_millis(1)).await;
         assert!(is_known(&watches), "within the grace");
         assert!(
-            !watches.failed(Kind::Deployments, "failed again".to_owned(), Instant::now()),
+            !watches.failed(CachedKind::Deployments, "failed again".to_owned(), Instant::now()),
             "the failure is known"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!is_known(&watches), "the first failure counts");
-        watches.works(Kind::Deployments);
+        watches.works(CachedKind::Deployments);
         assert!(is_known(&watches));
-        let state = watches.read(|all| all[&Kind::Deployments].clone());
+        let state = watches.read(|all| all[&CachedKind::Deployments].clone());
         assert_eq!(
             (state.failures, state.last_error.as_deref()),
             (2, Some("failed again"))
@@ -245,20 +245,23 @@ mod tests {
     #[tokio::test]
     async fn missing_kind_blocks_only_its_dependents() {
         let watches = WatchPublisher::new();
-        for kind in Kind::ALL {
+        for kind in CachedKind::ALL {
             watches.listed(kind);
         }
-        watches.absent(Kind::Ips, "404".to_owned());
+        watches.absent(CachedKind::Ips, "404".to_owned());
         assert!(watches.read(are_ready));
         assert!(is_known(&watches));
         let fresh = WatchPublisher::new();
-        for kind in Kind::ALL.into_iter().filter(|k| *k != Kind::Manifests) {
+        for kind in CachedKind::ALL
+            .into_iter()
+            .filter(|k| *k != CachedKind::Manifests)
+        {
             fresh.listed(kind);
         }
-        fresh.absent(Kind::Manifests, "404".to_owned());
+        fresh.absent(CachedKind::Manifests, "404".to_owned());
         assert!(!fresh.read(are_ready));
         assert!(!is_known(&fresh));
-        let state = fresh.read(|all| all[&Kind::Manifests].clone());
+        let state = fresh.read(|all| all[&CachedKind::Manifests].clone());
         let awaited = "the cluster does not serve manifests.akash.network yet";
         assert_eq!(state.awaited.as_deref(), Some(awaited));
     }

@@ -1,6 +1,6 @@
 //! Counters of deploys, teardowns and repairs.
 
-use crate::apply::item::Kind;
+use crate::apply::item::ItemKind;
 use akash_provider_core::error::Error;
 use akash_provider_core::statistics::{CounterMap, DurationCounts, DurationHistogram};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ impl ClusterCounters {
         result
     }
 
-    pub(crate) fn count_drift(&self, kind: Kind, outcome: DriftOutcome) {
+    pub(crate) fn count_drift(&self, kind: ItemKind, outcome: DriftOutcome) {
         self.drift.increment((kind.name(), outcome));
     }
 

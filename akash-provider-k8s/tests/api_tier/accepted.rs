@@ -14,7 +14,7 @@ mod sdl;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_k8s::crd::{self, Manifest, convert};
 use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
-use akash_provider_k8s::settings::{CommitLevels, Isolation, Settings};
+use akash_provider_k8s::settings::{CommitLevels, Isolation, KubeSettings};
 use cluster::{Cluster, Trial, missing};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
@@ -47,7 +47,7 @@ fn cases() -> Vec<(String, WorkloadSpec)> {
 }
 
 fn rendered(deployment: &WorkloadSpec, isolation: Isolation) -> LeaseObjects {
-    let settings = Settings {
+    let settings = KubeSettings {
         commit: CommitLevels {
             cpu: 1.5,
             memory: 1.1,
@@ -155,7 +155,7 @@ async fn records_are_stored_as_written_and_retain_unknown_fields() {
     for (name, deployment) in cases() {
         let objects = rendered(&deployment, Isolation::Baseline);
         let trial = cluster.trial(&objects.namespace).await;
-        let settings = Settings {
+        let settings = KubeSettings {
             manifest_namespace: trial.namespace.clone(),
             ..sdl::settings()
         };
@@ -254,7 +254,7 @@ async fn quota_has_capacity_for_an_update() {
         return;
     };
     let runtime = cluster.runtime_class("900m", "900Mi").await;
-    let settings = Settings {
+    let settings = KubeSettings {
         runtime_class: runtime.clone(),
         ..sdl::settings()
     };

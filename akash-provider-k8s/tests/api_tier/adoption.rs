@@ -12,7 +12,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
 use akash_provider_k8s::objects::RESTRICTIONS;
-use akash_provider_k8s::settings::{Isolation, Settings};
+use akash_provider_k8s::settings::{Isolation, KubeSettings};
 use futures::FutureExt;
 use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -268,8 +268,8 @@ fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     deployment
 }
 
-fn legacy(world: &World) -> Settings {
-    Settings {
+fn legacy(world: &World) -> KubeSettings {
+    KubeSettings {
         isolation: Isolation::Legacy,
         ..world.settings.clone()
     }

@@ -8,7 +8,7 @@ use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Service, ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, LeaseId, Storage};
 use akash_provider_k8s::adopt::Finding;
-use akash_provider_k8s::apply::item::{Kind, items};
+use akash_provider_k8s::apply::item::{ItemKind, items};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::objects::{self, PriorState};
@@ -265,7 +265,7 @@ fn default_disk_limit_is_added_with_next_change_of_service_not_by_upgrade() {
             let rendered = objects::render(&before, &world.settings, &prior).unwrap();
             let item = items(&rendered)
                 .into_iter()
-                .find(|item| item.id.kind == Kind::Deployment);
+                .find(|item| item.id.kind == ItemKind::Deployment);
             let item = item.unwrap();
             put(
                 &world.client,

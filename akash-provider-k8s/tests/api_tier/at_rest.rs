@@ -5,7 +5,7 @@ use crate::hostname_operator;
 use crate::ip_operator::fixture::{self, POOLS};
 use crate::world::{World, run_alone};
 use akash_provider_core::manifest::HttpOptions;
-use akash_provider_k8s::inventory::{KubeInventory, Options as CountOptions};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::operators::hostname::route::Mode;
 use akash_provider_k8s::operators::ip::IpOperator;
 use akash_provider_k8s::state::{Definitions, WatchConfig};
@@ -69,10 +69,10 @@ fn idle_operators_make_no_calls_and_notice_new_kinds() {
             let addresses = fixture::start(&client, options).await;
             let _count = KubeInventory::start_whole(
                 &world.client,
-                &CountOptions {
+                &CapacityOptions {
                     watch_config: eager(),
                     definitions,
-                    ..CountOptions::default()
+                    ..CapacityOptions::default()
                 },
             );
             let done = || async {

@@ -6,7 +6,7 @@ use akash_provider_core::cluster::{Cluster, Teardown};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::{Drift, Settings};
+use akash_provider_k8s::settings::{Drift, KubeSettings};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -167,7 +167,7 @@ fn drift_of_a_lease_is_repaired_at_once_without_touching_others() {
 fn report_mode_repairs_only_isolation() {
     run("heal-told", |world| {
         async move {
-            let settings = Settings {
+            let settings = KubeSettings {
                 drift: Drift::Report,
                 ..world.settings.clone()
             };

@@ -5,10 +5,10 @@ use akash_provider_core::manifest::{HttpOptions, without_star};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::operators::hostname::index::Plan;
+use akash_provider_k8s::operators::hostname::index::RoutePlan;
 use akash_provider_k8s::operators::hostname::queue::RetryPolicy;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
-use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -90,23 +90,23 @@ pub(crate) async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
     put(&world.admin, &host, "provider").await;
 }
 
-pub(crate) fn options(world: &World, plan: impl Into<Plan>) -> Options {
-    Options {
+pub(crate) fn options(world: &World, plan: impl Into<RoutePlan>) -> HostnameOperatorOptions {
+    HostnameOperatorOptions {
         manifest_namespace: world.settings.manifest_namespace.clone(),
         plan: plan.into(),
         patience: RetryPolicy {
             retry_delay: Duration::from_millis(200),
             ..RetryPolicy::default()
         },
-        ..Options::default()
+        ..HostnameOperatorOptions::default()
     }
 }
 
-pub(crate) async fn start(client: &Client, options: Options) -> HostnameOperator {
+pub(crate) async fn start(client: &Client, options: HostnameOperatorOptions) -> HostnameOperator {
     start_with(&WriteClient::without_election(client.clone()), options).await
 }
 
-pub(crate) async fn start_with(client: &WriteClient, options: Options) -> HostnameOperator {
+pub(crate) async fn start_with(client: &WriteClient, options: HostnameOperatorOptions) -> HostnameOperator {
     let operator = HostnameOperator::start(client, options);
     let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
     assert!(ready.is_ok(), "not ready: {:?}", operator.status());

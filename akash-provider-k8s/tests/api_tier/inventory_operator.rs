@@ -10,12 +10,12 @@ mod terms;
 
 use crate::world::{World, put, run_alone};
 use akash_provider_core::inventory::{InventorySource, Metrics};
-use akash_provider_k8s::inventory::{KubeInventory, Options as CountOptions};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::labels::Labels;
 use akash_provider_k8s::operators::inventory::database::Database;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use akash_provider_k8s::operators::inventory::wanted::OfferState;
-use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
+use akash_provider_k8s::operators::inventory::{InventoryOperator, InventoryOperatorOptions};
 use akash_provider_k8s::write_client::WriteClient;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -28,7 +28,7 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use testbed::Cluster;
+use testbed::Testbed;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Prefix of the names of all cluster-wide objects.
@@ -41,7 +41,7 @@ const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
 /// Creates the ServiceAccount of the operator with only the documented rights.
-async fn account(world: &World, testbed: &Cluster) -> Client {
+async fn account(world: &World, testbed: &Testbed) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/inventory.yaml");
     let text = std::fs::read_to_string(path).unwrap();
@@ -189,11 +189,11 @@ fn rules() -> Rules {
     rules
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> InventoryOperatorOptions {
+    InventoryOperatorOptions {
         rules: rules(),
         retry_delay: Duration::from_millis(200),
-        ..Options::default()
+        ..InventoryOperatorOptions::default()
     }
 }
 
@@ -214,7 +214,7 @@ async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
 
 /// Waits until the reported capacity satisfies the condition, and returns this capacity.
 async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
-    let count = KubeInventory::start(&world.client, &world.settings, &CountOptions::default());
+    let count = KubeInventory::start(&world.client, &world.settings, &CapacityOptions::default());
     let mut updates = count.watch();
     let found = async {
         loop {

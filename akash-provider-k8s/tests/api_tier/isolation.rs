@@ -7,7 +7,7 @@ use akash_provider_core::types::{Attribute, LeaseId};
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::{Drift, Settings};
+use akash_provider_k8s::settings::{Drift, KubeSettings};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -408,7 +408,7 @@ fn edits_during_downtime_are_repaired_without_a_record() {
 fn isolation_is_restored_without_a_record_and_retained_objects_of_operators_stay() {
     run("unrecorded", |world| {
         async move {
-            let settings = Settings {
+            let settings = KubeSettings {
                 drift: Drift::Report,
                 ..world.settings.clone()
             };

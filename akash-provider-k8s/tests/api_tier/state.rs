@@ -4,7 +4,7 @@ use crate::world::{World, put, run};
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::state::State;
+use akash_provider_k8s::state::ObjectCache;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -70,9 +70,9 @@ async fn fill(world: &World, leases: &[LeaseId]) {
     .await;
 }
 
-async fn ready(world: &World) -> (State, Duration) {
+async fn ready(world: &World) -> (ObjectCache, Duration) {
     let began = Instant::now();
-    let state = State::start(&world.client, &world.settings);
+    let state = ObjectCache::start(&world.client, &world.settings);
     let ready = timeout(Duration::from_secs(60), state.ready()).await;
     ready.unwrap_or_else(|_| panic!("not ready: {:?}", state.watches()));
     (state, began.elapsed())
@@ -166,7 +166,7 @@ fn unreadable_objects_are_reported_as_unknown() {
             let mut settings = world.settings.clone();
             settings.manifest_namespace = "no-such-namespace".to_owned();
             // The account may not list in this namespace.
-            let state = State::start(&world.client, &settings);
+            let state = ObjectCache::start(&world.client, &settings);
             world
                 .until("the missing right is reported", || async {
                     let watches = state.watches();

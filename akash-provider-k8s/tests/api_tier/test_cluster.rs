@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use testbed::{Cluster, Hold, Tier};
+use testbed::{ClusterLock, Testbed, Tier};
 
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
@@ -18,7 +18,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
 pub(crate) struct TestCluster {
     pub(crate) kubeconfig: PathBuf,
     /// The cluster of the testbed, or `None` for a cluster of `AKASH_TEST_KUBECONFIG`.
-    pub(crate) testbed: Option<Arc<Cluster>>,
+    pub(crate) testbed: Option<Arc<Testbed>>,
 }
 
 impl TestCluster {
@@ -31,7 +31,7 @@ impl TestCluster {
                 testbed: None,
             });
         }
-        let testbed = Cluster::from_env(tier).unwrap()?;
+        let testbed = Testbed::from_env(tier).unwrap()?;
         Some(Self {
             kubeconfig: testbed.kubeconfig(),
             testbed: Some(Arc::new(testbed)),
@@ -39,7 +39,7 @@ impl TestCluster {
     }
 
     /// Takes the shared lock of the cluster. While the lock is held, no other test breaks the cluster.
-    pub(crate) fn shared(&self) -> Option<Hold> {
+    pub(crate) fn shared(&self) -> Option<ClusterLock> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())
     }

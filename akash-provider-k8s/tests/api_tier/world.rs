@@ -12,7 +12,7 @@ use akash_provider_core::types::{
 };
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
-use testbed::{Cluster as Testbed, Tier};
+use testbed::{Testbed, Tier};
 use tokio::sync::OnceCell;
 
 /// Maximum wait for a condition. With many tests, the namespace controller needs a minute.
@@ -68,7 +68,7 @@ pub(crate) struct World {
     pub(crate) admin: Client,
     /// Client with the ServiceAccount of the provider. Its calls are recorded.
     pub(crate) client: Client,
-    pub(crate) settings: Settings,
+    pub(crate) settings: KubeSettings,
     config: Config,
     calls: Arc<Mutex<Vec<Call>>>,
     fault: Arc<Mutex<Option<Fault>>>,
@@ -213,7 +213,7 @@ impl World {
         join_all(rights.iter().map(|document| put(&admin, document, "api-tier"))).await;
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
-        let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
+        let mut settings = KubeSettings::new(Address::from_bytes(&bytes).unwrap());
         settings.manifest_namespace.clone_from(&namespace);
         settings.chain_id = "api-tier".to_owned();
         settings.public_hostname = "provider.localhost".to_owned();
@@ -289,7 +289,7 @@ impl World {
         self.connect_with(self.settings.clone()).await
     }
 
-    pub(crate) async fn connect_with(&self, settings: Settings) -> Arc<KubeCluster> {
+    pub(crate) async fn connect_with(&self, settings: KubeSettings) -> Arc<KubeCluster> {
         let cluster =
             KubeCluster::connect(WriteClient::without_election(self.client.clone()), settings).unwrap();
         let ready = tokio::time::timeout(WAIT_LIMIT, cluster.state().ready()).await;

@@ -7,7 +7,7 @@ use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
 };
 use akash_provider_k8s::cluster::KubeCluster;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::write_client::WriteClient;
 use futures::StreamExt;
 use http::{Request, Response};
@@ -85,8 +85,8 @@ fn deployment() -> WorkloadSpec {
     }
 }
 
-fn settings() -> Settings {
-    Settings::new(Address::from_bytes(&[9; 20]).unwrap())
+fn settings() -> KubeSettings {
+    KubeSettings::new(Address::from_bytes(&[9; 20]).unwrap())
 }
 
 /// Returns a client of a server that accepts connections and never responds.

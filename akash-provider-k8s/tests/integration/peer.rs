@@ -9,7 +9,9 @@ use akash_provider_k8s::crd::{Manifest, ProviderHost, convert};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
 use akash_provider_k8s::operators::hostname::facts;
-use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
+use akash_provider_k8s::operators::hostname::index::{
+    HostnameEvent, HostnameIndex, HostnameWork, ObjectChange,
+};
 use akash_provider_k8s::operators::hostname::live::LiveObject;
 use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
 use akash_provider_k8s::operators::hostname::route::Mode;
@@ -202,16 +204,16 @@ fn routes_equal_recorded_routes() {
 #[test]
 fn recorded_routes_are_adopted_without_a_write() {
     for recording in recordings::running() {
-        let mut index = Index::new(Mode::default());
+        let mut index = HostnameIndex::new(Mode::default());
         let object = |value: serde_json::Value| serde_json::from_value::<DynamicObject>(value).unwrap();
         let name = |object: &DynamicObject| object.metadata.name.clone().unwrap();
         let hosts = recording.list("providerhosts").into_iter().map(object);
         let hosts: BTreeMap<_, _> = hosts.map(|host| (name(&host), facts::host(&host))).collect();
         let names: Vec<String> = hosts.keys().cloned().collect();
-        index.apply(Event::Hosts(Change::Listed(hosts)));
+        index.apply(HostnameEvent::Hosts(ObjectChange::Listed(hosts)));
         let manifest = object(recording.manifest());
         let manifests = BTreeMap::from([(name(&manifest), facts::manifest(&manifest))]);
-        index.apply(Event::Manifests(Change::Listed(manifests)));
+        index.apply(HostnameEvent::Manifests(ObjectChange::Listed(manifests)));
         let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
             let place = (route.metadata.namespace.clone().unwrap(), name(&route));
             (
@@ -219,21 +221,26 @@ fn recorded_routes_are_adopted_without_a_write() {
                 LiveObject::new(&route, ObjectKind::Ingress, &Mode::default()),
             )
         });
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Listed(routes.collect()),
+            ObjectChange::Listed(routes.collect()),
         ));
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Objects(
             ObjectKind::HttpRoute,
-            Change::Listed(BTreeMap::new()),
+            ObjectChange::Listed(BTreeMap::new()),
         ));
-        index.apply(Event::Absent(ObjectKind::Filter));
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Absent(ObjectKind::Filter));
+        index.apply(HostnameEvent::Objects(
             ObjectKind::Certificate,
-            Change::Listed(BTreeMap::new()),
+            ObjectChange::Listed(BTreeMap::new()),
         ));
         for host in &names {
-            assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
+            assert_eq!(
+                index.work(host),
+                HostnameWork::default(),
+                "{}: {host}",
+                recording.name
+            );
         }
         assert_eq!(
             index.names().into_iter().collect::<Vec<_>>(),

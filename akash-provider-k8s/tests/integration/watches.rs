@@ -11,7 +11,7 @@ mod silence;
 
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::error::ErrorKind;
-use akash_provider_k8s::state::{Kind, State, WatchConfig};
+use akash_provider_k8s::state::{CachedKind, ObjectCache, WatchConfig};
 use futures::StreamExt;
 use objects::{deployment, lease, manifest, namespace, settings};
 use serde_json::json;
@@ -40,8 +40,8 @@ fn watch_config() -> WatchConfig {
     }
 }
 
-fn started(server: &Server, watch_config: WatchConfig) -> State {
-    State::start_with(&server.client(), &settings(), watch_config)
+fn started(server: &Server, watch_config: WatchConfig) -> ObjectCache {
+    ObjectCache::start_with(&server.client(), &settings(), watch_config)
 }
 
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -249,7 +249,7 @@ async fn rejection_by_priority_and_fairness_is_retried() {
             (request.resource == "pods" && nth < 1 && !request.is_watch()).then(busy)
         })
         .await;
-        let state = State::start_with(&client(server.port, retry), &settings(), watch_config());
+        let state = ObjectCache::start_with(&client(server.port, retry), &settings(), watch_config());
         timeout(Duration::from_secs(8), state.ready()).await.unwrap();
         let lists = server.calls("pods", false);
         assert_eq!(lists.len(), 2, "{retry}");
@@ -331,10 +331,10 @@ async fn invalid_watch_event_causes_one_list() {
         .filter(|r| r.at < again);
     assert_eq!(before.count(), 3);
     until("the watch works again", || {
-        state.watches()[&Kind::Deployments].down_since.is_none()
+        state.watches()[&CachedKind::Deployments].down_since.is_none()
     })
     .await;
-    let watch = &state.watches()[&Kind::Deployments];
+    let watch = &state.watches()[&CachedKind::Deployments];
     assert!(watch.failures >= 3 && watch.last_error.is_some(), "{watch:?}");
     assert_eq!(state.health(&lease(1)), Health::Good);
 }
@@ -361,7 +361,7 @@ async fn invalid_object_is_reported_and_hides_no_other() {
     assert_eq!(unreadable.len(), 1);
     assert_eq!(
         (unreadable[0].0, &unreadable[0].1),
-        (Kind::Manifests, &lease(2).namespace())
+        (CachedKind::Manifests, &lease(2).namespace())
     );
 }
 
@@ -419,7 +419,7 @@ async fn watches_that_end_at_once_are_restarted_with_back_off() {
         "the state of an unwatched kind is unknown"
     );
     sleep(Duration::from_secs(3)).await;
-    let starts = state.watches()[&Kind::Deployments].starts;
+    let starts = state.watches()[&CachedKind::Deployments].starts;
     // Waits of at least 20, 40, 80 and then 160 ms, within about 3.5 s.
     assert!((8..=40).contains(&starts), "{starts}");
     assert!(server.count() < 500, "{}", server.count());
@@ -458,7 +458,10 @@ async fn undefined_kind_is_requested_after_its_definition_appears() {
     until("the definition is observed", || asked() > 2).await;
     // The kind is served some time after its definition.
     served.store(true, Ordering::Relaxed);
-    until("the kind is synchronized", || state.watches()[&Kind::Ips].synced).await;
+    until("the kind is synchronized", || {
+        state.watches()[&CachedKind::Ips].synced
+    })
+    .await;
     assert_eq!(server.calls("customresourcedefinitions", false).len(), 1);
 }
 
@@ -479,7 +482,7 @@ async fn unserved_kind_is_awaited() {
     .await;
     let state = started(&server, watch_config());
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
-    let watch = &state.watches()[&Kind::Ips];
+    let watch = &state.watches()[&CachedKind::Ips];
     let awaited = "the cluster does not serve providerleasedips.akash.network yet";
     assert_eq!(watch.awaited.as_deref(), Some(awaited));
     assert!(state.is_known() && !watch.synced);
@@ -491,8 +494,11 @@ async fn unserved_kind_is_awaited() {
     served.store(true, Ordering::Relaxed);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
     assert_eq!(next(&mut changes).await, ClusterChange::RecordsLost);
-    until("the kind is synchronized", || state.watches()[&Kind::Ips].synced).await;
-    assert_eq!(state.watches()[&Kind::Ips].awaited, None);
+    until("the kind is synchronized", || {
+        state.watches()[&CachedKind::Ips].synced
+    })
+    .await;
+    assert_eq!(state.watches()[&CachedKind::Ips].awaited, None);
 }
 
 #[tokio::test]
@@ -505,7 +511,10 @@ async fn health_is_unknown_without_manifests() {
     })
     .await;
     let state = started(&server, watch_config());
-    until("stated", || state.watches()[&Kind::Manifests].awaited.is_some()).await;
+    until("stated", || {
+        state.watches()[&CachedKind::Manifests].awaited.is_some()
+    })
+    .await;
     assert!(timeout(ms(300), state.ready()).await.is_err());
     assert!(!state.is_known());
     assert_eq!(next(&mut state.changes()).await, ClusterChange::Lost);
@@ -516,11 +525,11 @@ async fn unavailable_server_at_start_is_awaited() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let state = State::start_with(&client(address.port(), false), &settings(), watch_config());
+    let state = ObjectCache::start_with(&client(address.port(), false), &settings(), watch_config());
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     sleep(ms(700)).await;
-    let watch = &state.watches()[&Kind::Namespaces];
+    let watch = &state.watches()[&CachedKind::Namespaces];
     assert!(watch.down_for().is_some_and(|down| down > ms(500)), "{watch:?}");
     assert!((3..30).contains(&watch.failures), "{watch:?}");
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
@@ -543,7 +552,7 @@ async fn slow_subscriber_gets_a_snapshot() {
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
-    let last = |state: &State| {
+    let last = |state: &ObjectCache| {
         let web = state.lease(&lease(1)).deployments.get("web").cloned();
         web.and_then(|d| d.metadata.resource_version.clone())
     };

@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use testbed::{Cluster as Testbed, Tier};
+use testbed::{Testbed, Tier};
 
 /// Environment variables with the commands to start the policy agent and to clean up.
 const AGENT: &str = "AKASH_POLICY_AGENT";

@@ -9,12 +9,12 @@ use akash_provider_core::cluster::{Cluster, HostnameDeclaration, ReachState, Wor
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::handover::open_to_gateway;
-use akash_provider_k8s::operators::hostname::index::Plan;
+use akash_provider_k8s::operators::hostname::index::RoutePlan;
 use akash_provider_k8s::operators::hostname::live::Acceptance;
 use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
 use akash_provider_k8s::operators::hostname::route::{Controller as Annotations, GatewayProvider, Mode};
-use akash_provider_k8s::operators::hostname::schedule::Budget;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use akash_provider_k8s::operators::hostname::schedule::CheckRate;
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use akash_provider_k8s::write_client::WriteClient;
 use async_trait::async_trait;
 use controller::Controller;
@@ -97,21 +97,21 @@ impl Prober for ProxyProber {
 }
 
 fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool) -> HostnameOperator {
-    let options = Options {
+    let options = HostnameOperatorOptions {
         manifest_namespace: records.to_owned(),
-        plan: Plan {
+        plan: RoutePlan {
             mode,
             keep_other_routes,
-            ..Plan::default()
+            ..RoutePlan::default()
         },
         probe: Some(Probe {
             prober: Arc::new(ProxyProber),
-            budget: Budget {
+            budget: CheckRate {
                 every: Duration::from_secs(1),
                 per_minute: 600,
             },
         }),
-        ..Options::default()
+        ..HostnameOperatorOptions::default()
     };
     HostnameOperator::start(&WriteClient::without_election(client.clone()), options)
 }

@@ -10,7 +10,7 @@ use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
 };
 use akash_provider_k8s::cluster::KubeCluster;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::write_client::WriteClient;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -85,7 +85,7 @@ pub(crate) async fn put(client: &Client, object: &Value) {
 
 impl Tenant {
     /// Creates a tenant with a separate provider. `change` adjusts the settings of the provider.
-    pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut KubeSettings)) -> Self {
         let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = format!("{}/../deploy/crds/{kind}.yaml", env!("CARGO_MANIFEST_DIR"));
@@ -98,7 +98,7 @@ impl Tenant {
         let number = std::collections::hash_map::RandomState::new().hash_one(std::time::SystemTime::now());
         let mut bytes = [7; 20];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
-        let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
+        let mut settings = KubeSettings::new(Address::from_bytes(&bytes).unwrap());
         settings.manifest_namespace = "lease-state".to_owned();
         settings.chain_id = "node-tier".to_owned();
         settings.public_hostname = "provider.localhost".to_owned();

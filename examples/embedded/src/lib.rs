@@ -12,7 +12,7 @@ mod play;
 mod tenant;
 
 #[cfg(feature = "runtime")]
-pub use play::{Network, Play, Ports};
+pub use play::{Network, Play, ProviderBackends};
 pub use tenant::{BLOCK, CHAIN_ID, DENOM, PROVIDER, SDL, TENANT, Tenant, cluster, config, market, prices};
 
 /// Error that ends an example.

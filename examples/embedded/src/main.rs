@@ -1,15 +1,15 @@
 //! Whole provider in one program: one order from end to end on the in-memory backends.
 
 use akash_provider_core::cluster::MemoryCluster;
-use example_embedded::{Failed, Play, Ports, SDL};
+use example_embedded::{Failed, Play, ProviderBackends, SDL};
 use std::sync::Arc;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failed> {
     let cluster = MemoryCluster::default();
-    let ports = Ports {
+    let ports = ProviderBackends {
         cluster: Arc::new(cluster.clone()),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
 

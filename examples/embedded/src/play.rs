@@ -57,7 +57,7 @@ impl Network for MemoryChain {
 
 /// Replaceable backends of the provider.
 #[derive(Debug, Clone)]
-pub struct Ports {
+pub struct ProviderBackends {
     /// Chain that has the orders, bids and leases.
     pub network: Arc<dyn Network>,
     /// Cluster that runs the workloads.
@@ -70,7 +70,7 @@ pub struct Ports {
     pub inventory: Arc<dyn InventorySource>,
 }
 
-impl Ports {
+impl ProviderBackends {
     /// Returns the in-memory backends of the core crate.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Play {
     ///
     /// # Errors
     /// The provider cannot start, or the SDL is invalid.
-    pub async fn start(ports: Ports, sdl: &str) -> Result<Self, Failed> {
+    pub async fn start(ports: ProviderBackends, sdl: &str) -> Result<Self, Failed> {
         let tenant = Tenant::new(sdl)?;
         let (provider, handle) = Provider::builder()
             .config(config()?)

@@ -14,7 +14,7 @@ const LINES: u64 = 1024;
 const FILES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Line {
+pub(crate) struct BusLine {
     /// Number of the event, from 0.
     pub(crate) number: u64,
     /// Topic of the event.
@@ -72,7 +72,7 @@ impl Log {
         }
         let number = self.next;
         let event = Arc::clone(event);
-        let mut line = serde_json::to_vec(&Line { number, topic, event })?;
+        let mut line = serde_json::to_vec(&BusLine { number, topic, event })?;
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
             // An incomplete line may exist: the same number starts the next file.

@@ -2,7 +2,7 @@
 
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;
-use example_embedded::{Failed, Play, Ports, SDL};
+use example_embedded::{Failed, Play, ProviderBackends, SDL};
 use example_file_bus::FileBus;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ async fn main() -> Result<(), Failed> {
 
 async fn play(folder: &Path) -> Result<(), Failed> {
     let bus = FileBus::open(folder)?;
-    let ports = Ports {
+    let ports = ProviderBackends {
         bus: Arc::new(bus.clone()),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     play.order().await?;

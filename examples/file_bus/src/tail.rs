@@ -1,6 +1,6 @@
 //! Subscriber to the bus: reads the lines that the writer appends.
 
-use crate::log::{self, Line};
+use crate::log::{self, BusLine};
 use akash_provider_core::bus::Delivery;
 use akash_provider_core::types::Topic;
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ const BATCH: usize = 256;
 /// Subscription to the log: its position, and undelivered events.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    place: Option<Place>,
+    place: Option<TailPosition>,
     ready: VecDeque<Delivery>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct TailPosition {
     folder: PathBuf,
     topics: Vec<Topic>,
     /// Number of the next line to read.
@@ -35,7 +35,7 @@ struct Place {
 impl Tail {
     /// Creates a subscriber to these topics, from event number `next` on.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
-        let place = Place {
+        let place = TailPosition {
             folder,
             topics,
             next,
@@ -72,7 +72,7 @@ impl Tail {
     }
 }
 
-impl Place {
+impl TailPosition {
     /// Reads at most [`BATCH`] lines and adds their events to `found`.
     fn read(&mut self, found: &mut Vec<Delivery>) -> io::Result<()> {
         for _ in 0..BATCH {
@@ -81,7 +81,7 @@ impl Place {
                 Some(line) => {
                     self.lag_until(line.number, found);
                     self.next = line.number + 1;
-                    let Line { topic, event, .. } = line;
+                    let BusLine { topic, event, .. } = line;
                     if self.topics.contains(&topic) {
                         found.push(Delivery::Event { topic, event });
                     }
@@ -94,7 +94,7 @@ impl Place {
     }
 
     /// Returns the next complete line of the file.
-    fn line(&mut self) -> io::Result<Option<Line>> {
+    fn line(&mut self) -> io::Result<Option<BusLine>> {
         let Some((_, file)) = &mut self.file else {
             return Ok(None);
         };

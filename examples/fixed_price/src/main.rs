@@ -1,16 +1,16 @@
 //! Embedded example with a constant price of 12.5 per block.
 
 use akash_provider_core::types::Dec;
-use example_embedded::{Failed, Play, Ports, SDL};
+use example_embedded::{Failed, Play, ProviderBackends, SDL};
 use example_fixed_price::FixedPrice;
 use std::sync::Arc;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failed> {
     let pricing = FixedPrice::new("12.5".parse::<Dec>()?).ok_or("the price must be above zero")?;
-    let ports = Ports {
+    let ports = ProviderBackends {
         pricing: Arc::new(pricing),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     let price = play.order().await?;

@@ -1,8 +1,8 @@
 //! Blocks of the chain. Transactions wait in a pool until a block includes them. The block is then written to the file
 //! and published to subscribers.
 
-use crate::ledger::{Block, Tx};
-use crate::{Inner, OwnChain, State, lock};
+use crate::ledger::{LedgerBlock, LedgerTx};
+use crate::{ChainShared, LedgerState, OwnChain, lock};
 use akash_provider_core::chain::ChainTx;
 use akash_provider_core::market::{Rejection, TenantMsg};
 use akash_provider_core::types::{BlockTime, Height, Msg, TxError, TxOutcome};
@@ -23,24 +23,24 @@ const POOL_MAX: usize = 1000;
 const LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) struct Pending {
-    tx: Tx,
+pub(crate) struct PooledTx {
+    tx: LedgerTx,
     /// Last block time at which the transaction is valid.
     expires: BlockTime,
     reply: oneshot::Sender<TxOutcome>,
 }
 
-impl State {
+impl LedgerState {
     /// Executes a block: changes the market, and sends the events to the subscribers. Returns the result of
     /// each transaction. The same block always has the same results.
-    pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
+    pub(crate) fn execute(&mut self, block: &LedgerBlock) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
         let (mut facts, mut outcomes) = (Vec::new(), Vec::new());
         for tx in &block.txs {
             let done = match tx {
-                Tx::Provider(msgs) => self.market.transaction(msgs),
-                Tx::Tenant(msg) => self.market.tenant(msg.clone()),
+                LedgerTx::Provider(msgs) => self.market.transaction(msgs),
+                LedgerTx::Tenant(msg) => self.market.tenant(msg.clone()),
             };
             outcomes.push(match done {
                 Ok(more) => {
@@ -59,7 +59,7 @@ impl State {
 
     /// Creates the next block from pending transactions. Returns the block and these transactions. Rejects
     /// expired transactions.
-    fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
+    fn propose(&mut self, elapsed: Duration) -> (LedgerBlock, Vec<PooledTx>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();
         while taken.len() < BLOCK_MAX
@@ -72,11 +72,11 @@ impl State {
             }
         }
         let txs = taken.iter().map(|pending| pending.tx.clone()).collect();
-        (Block { height, time, txs }, taken)
+        (LedgerBlock { height, time, txs }, taken)
     }
 }
 
-impl Pending {
+impl PooledTx {
     fn answer(self, outcome: TxOutcome) {
         // The sender may be dropped; the transaction is in its block anyway.
         let _ = self.reply.send(outcome);
@@ -91,7 +91,7 @@ fn expired() -> TxOutcome {
     }
 }
 
-impl Inner {
+impl ChainShared {
     fn close_block(&self, elapsed: Duration) -> Result<Height, Error> {
         let mut ledger = lock(&self.ledger);
         let (block, taken) = lock(&self.state).propose(elapsed);
@@ -138,7 +138,7 @@ impl OwnChain {
     /// # Errors
     /// `Conflict` if the chain refuses the message, and the errors of [`ChainTx::broadcast_msgs`].
     pub async fn tenant(&self, msg: TenantMsg) -> Result<Height, Error> {
-        match self.send(Tx::Tenant(msg)).await? {
+        match self.send(LedgerTx::Tenant(msg)).await? {
             TxOutcome::Committed { height } => Ok(height),
             TxOutcome::Rejected { code, log, .. } => {
                 let text = format!("refused: {code}: {log}");
@@ -151,7 +151,7 @@ impl OwnChain {
         }
     }
 
-    async fn send(&self, tx: Tx) -> Result<TxOutcome, Error> {
+    async fn send(&self, tx: LedgerTx) -> Result<TxOutcome, Error> {
         const OPERATION: &str = "broadcast";
         let size = serde_json::to_vec(&tx).map_or(usize::MAX, |text| text.len());
         if size > TX_MAX {
@@ -167,7 +167,7 @@ impl OwnChain {
                 return Err(Error::new(ErrorKind::Unavailable, OPERATION, text));
             }
             let expires = state.market.time().plus(LIFETIME);
-            state.pool.push_back(Pending { tx, expires, reply });
+            state.pool.push_back(PooledTx { tx, expires, reply });
             expires
         };
         // Without a response, the write of the block failed, but the block may be in the file.
@@ -182,6 +182,6 @@ impl ChainTx for OwnChain {
             let text = "a transaction needs at least one message";
             return Err(Error::new(ErrorKind::Invalid, "broadcast", text));
         }
-        self.send(Tx::Provider(msgs)).await
+        self.send(LedgerTx::Provider(msgs)).await
     }
 }

@@ -1,6 +1,6 @@
 //! Event stream of the chain: first a snapshot, then the events of each block.
 
-use crate::{Inner, OwnChain, lock};
+use crate::{ChainShared, OwnChain, lock};
 use akash_provider_core::Error;
 use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::types::{Address, ChainEvent};
@@ -15,15 +15,15 @@ pub(crate) const WAITING_MAX: usize = 256;
 /// Events of one block, in order.
 pub(crate) type Facts = Arc<[ChainEvent]>;
 
-struct Listener {
+struct BlockListener {
     // Weak, so that a leaked stream does not keep the file open.
-    chain: Weak<Inner>,
+    chain: Weak<ChainShared>,
     provider: Address,
     blocks: broadcast::Receiver<Facts>,
     ready: VecDeque<ChainEvent>,
 }
 
-impl Inner {
+impl ChainShared {
     /// Returns a snapshot and a receiver of all later blocks.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
@@ -32,7 +32,7 @@ impl Inner {
     }
 }
 
-impl Listener {
+impl BlockListener {
     async fn next(mut self) -> Option<(Result<ChainEvent, Error>, Self)> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -57,12 +57,12 @@ impl Listener {
 impl ChainEvents for OwnChain {
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
         let (present, blocks) = self.0.listen(provider);
-        let listener = Listener {
+        let listener = BlockListener {
             chain: Arc::downgrade(&self.0),
             provider: provider.clone(),
             blocks,
             ready: VecDeque::from([present]),
         };
-        stream::unfold(listener, Listener::next).boxed()
+        stream::unfold(listener, BlockListener::next).boxed()
     }
 }

@@ -1,6 +1,6 @@
 //! Ledger file: the genesis, and then one block per line.
 
-use crate::lines::{LINE_MAX, Lines, Text};
+use crate::lines::{FileLine, LINE_MAX, LineReader};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BlockTime, Coin, Height, MarketParams, Msg};
 use akash_provider_core::{Error, ErrorKind};
@@ -31,24 +31,24 @@ pub struct Genesis {
 /// Transaction of the provider or of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Tx {
+pub(crate) enum LedgerTx {
     Provider(Vec<Msg>),
     Tenant(TenantMsg),
 }
 
 /// Block with its transactions. Their results are computed again when the file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Block {
+pub(crate) struct LedgerBlock {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
-    pub(crate) txs: Vec<Tx>,
+    pub(crate) txs: Vec<LedgerTx>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum LedgerLine {
     Genesis(Genesis),
-    Block(Block),
+    Block(LedgerBlock),
 }
 
 /// Unusable line of the ledger file, with a remedy.
@@ -78,30 +78,30 @@ impl fmt::Display for Damage {
 }
 
 /// Receiver of the lines of a ledger.
-pub(crate) trait Reader {
+pub(crate) trait LedgerReader {
     /// Processes the next block of the file. Returns the number of missing blocks before this block. Blocks
     /// reported by `lost` are not counted. The error is the reason why this block cannot follow the previous
     /// block.
-    fn block(&mut self, block: &Block) -> Result<u64, String>;
+    fn block(&mut self, block: &LedgerBlock) -> Result<u64, String>;
     /// Reports that a line cannot be read. The line possibly contained a block.
     fn lost(&mut self);
 }
 
 /// Writer of the ledger file. No other program may write the file.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct LedgerWriter {
     file: File,
     /// Offset after the last complete line, in bytes.
     end: u64,
 }
 
-impl Ledger {
+impl LedgerWriter {
     /// Opens the ledger file and passes its blocks to `reader`. Creates a missing file. Unusable lines are
     /// not an error, but are returned.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,
-        reader: &mut impl Reader,
+        reader: &mut impl LedgerReader,
     ) -> Result<(Self, Vec<Damage>), Error> {
         let failed = |e: io::Error| refuse(ErrorKind::Unavailable, path, "cannot be used").with_source(e);
         let mut options = OpenOptions::new();
@@ -115,10 +115,12 @@ impl Ledger {
                 return Err(refuse(ErrorKind::Conflict, path, message));
             }
         }
-        let mut lines = Lines::new(file.try_clone().map_err(failed)?);
+        let mut lines = LineReader::new(file.try_clone().map_err(failed)?);
         let mut ledger = Self { file, end: 0 };
         let Some(first) = lines.next().map_err(failed)? else {
-            ledger.append(&Line::Genesis(genesis.clone())).map_err(failed)?;
+            ledger
+                .append(&LedgerLine::Genesis(genesis.clone()))
+                .map_err(failed)?;
             sync_folder(path).map_err(failed)?;
             return Ok((ledger, Vec::new()));
         };
@@ -128,12 +130,17 @@ impl Ledger {
         Ok((ledger, damages))
     }
 
-    fn read(&mut self, path: &Path, lines: &mut Lines, reader: &mut impl Reader) -> io::Result<Vec<Damage>> {
+    fn read(
+        &mut self,
+        path: &Path,
+        lines: &mut LineReader,
+        reader: &mut impl LedgerReader,
+    ) -> io::Result<Vec<Damage>> {
         let mut damages = Vec::new();
         while let Some(line) = lines.next()? {
             let taken = match parse(&line) {
-                Ok(Line::Block(block)) => reader.block(&block),
-                Ok(Line::Genesis(_)) => Err("second genesis; a ledger has one, in line 1".to_owned()),
+                Ok(LedgerLine::Block(block)) => reader.block(&block),
+                Ok(LedgerLine::Genesis(_)) => Err("second genesis; a ledger has one, in line 1".to_owned()),
                 Err(what) => Err(what),
             };
             if taken.is_ok() || line.is_ended {
@@ -161,7 +168,7 @@ impl Ledger {
     }
 
     /// Moves the write offset to `end`, the end of `line`. Appends a missing line break.
-    fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
+    fn pass(&mut self, line: &FileLine, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {
             self.file.seek(SeekFrom::End(0))?;
@@ -172,11 +179,11 @@ impl Ledger {
     }
 
     /// Appends a block to the file. Returns after the sync to the disk.
-    pub(crate) fn write(&mut self, block: &Block) -> io::Result<()> {
-        self.append(&Line::Block(block.clone()))
+    pub(crate) fn write(&mut self, block: &LedgerBlock) -> io::Result<()> {
+        self.append(&LedgerLine::Block(block.clone()))
     }
 
-    fn append(&mut self, line: &Line) -> io::Result<()> {
+    fn append(&mut self, line: &LedgerLine) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         // The rest of a truncated line or failed write is overwritten. It was never published.
@@ -193,10 +200,10 @@ fn refuse(kind: ErrorKind, path: &Path, what: &str) -> Error {
     Error::new(kind, "open the ledger", format!("{} {what}", path.display()))
 }
 
-fn check_genesis(path: &Path, line: &Text, wanted: &Genesis) -> Result<(), Error> {
+fn check_genesis(path: &Path, line: &FileLine, wanted: &Genesis) -> Result<(), Error> {
     let found = match parse(line) {
-        Ok(Line::Genesis(found)) => found,
-        Ok(Line::Block(_)) => return Err(no_genesis(path, "this is a block")),
+        Ok(LedgerLine::Genesis(found)) => found,
+        Ok(LedgerLine::Block(_)) => return Err(no_genesis(path, "this is a block")),
         Err(what) => return Err(no_genesis(path, &what)),
     };
     if found == *wanted {
@@ -218,7 +225,7 @@ fn no_genesis(path: &Path, what: &str) -> Error {
     )
 }
 
-fn parse(line: &Text) -> Result<Line, String> {
+fn parse(line: &FileLine) -> Result<LedgerLine, String> {
     if line.is_long {
         return Err(format!("the line is longer than {LINE_MAX} bytes"));
     }

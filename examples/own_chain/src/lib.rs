@@ -23,10 +23,10 @@ mod query;
 use akash_provider_core::Error;
 use akash_provider_core::market::{Market, MarketConfig};
 use akash_provider_core::types::Height;
-use blocks::Pending;
+use blocks::PooledTx;
 use events::Facts;
-use ledger::{Block, Ledger, Reader};
 pub use ledger::{Damage, Genesis};
+use ledger::{LedgerBlock, LedgerReader, LedgerWriter};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,21 +38,21 @@ const GAP_MAX: Height = 1000;
 
 /// Chain in a file. Clones share the file. Dropping the last clone closes the file.
 #[derive(Debug, Clone)]
-pub struct OwnChain(Arc<Inner>);
+pub struct OwnChain(Arc<ChainShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct ChainShared {
     /// Ledger file. The lock is held while a block is written; queries use only the lock of `state`.
-    ledger: Mutex<Ledger>,
-    state: Mutex<State>,
+    ledger: Mutex<LedgerWriter>,
+    state: Mutex<LedgerState>,
     damages: Vec<Damage>,
 }
 
 /// State of the chain, computed from the file.
 #[derive(Debug)]
-struct State {
+struct LedgerState {
     market: Market,
-    pool: VecDeque<Pending>,
+    pool: VecDeque<PooledTx>,
     events: broadcast::Sender<Facts>,
     /// Heights of the missing or unreadable blocks.
     lost: BTreeSet<Height>,
@@ -74,12 +74,12 @@ impl OwnChain {
     ///
     /// Other unusable lines are skipped. [`OwnChain::damages`] returns the first 100 of these lines.
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
-        let mut state = State::new(genesis);
-        let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;
+        let mut state = LedgerState::new(genesis);
+        let (ledger, damages) = LedgerWriter::open(path, genesis, &mut state)?;
         // Blocks that were lost at the end of the file have no later block that shows their heights.
         let trailing = state.unread.min(GAP_MAX);
         state.lose(trailing);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ChainShared {
             ledger: Mutex::new(ledger),
             state: Mutex::new(state),
             damages,
@@ -93,7 +93,7 @@ impl OwnChain {
     }
 }
 
-impl State {
+impl LedgerState {
     fn new(genesis: &Genesis) -> Self {
         let mut market = Market::new(MarketConfig {
             chain_id: genesis.chain_id.clone(),
@@ -123,8 +123,8 @@ impl State {
     }
 }
 
-impl Reader for State {
-    fn block(&mut self, block: &Block) -> Result<u64, String> {
+impl LedgerReader for LedgerState {
+    fn block(&mut self, block: &LedgerBlock) -> Result<u64, String> {
         let (height, time) = (self.market.height(), self.market.time());
         let missing = block.height.checked_sub(height.saturating_add(1));
         let Some(missing) = missing.filter(|n| *n <= GAP_MAX && block.time >= time) else {

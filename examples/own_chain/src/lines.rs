@@ -8,7 +8,7 @@ pub(crate) const LINE_MAX: u64 = 8 << 20;
 
 /// Line of a file. For a line longer than [`LINE_MAX`], `is_long` is true, and `bytes` contains only the end
 /// of the line.
-pub(crate) struct Text {
+pub(crate) struct FileLine {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_long: bool,
@@ -16,14 +16,14 @@ pub(crate) struct Text {
 }
 
 /// Reads a file line by line. Lines above [`LINE_MAX`] are read in parts, to limit the memory.
-pub(crate) struct Lines {
+pub(crate) struct LineReader {
     reader: BufReader<File>,
     number: u64,
     /// Offset of the end of the last line that was read, in bytes.
     pub(crate) end: u64,
 }
 
-impl Lines {
+impl LineReader {
     pub(crate) fn new(file: File) -> Self {
         let reader = BufReader::new(file);
         Self {
@@ -33,7 +33,7 @@ impl Lines {
         }
     }
 
-    pub(crate) fn next(&mut self) -> io::Result<Option<Text>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<FileLine>> {
         let (mut bytes, mut parts) = (Vec::new(), 0u32);
         loop {
             bytes.clear();
@@ -51,7 +51,7 @@ impl Lines {
             if is_ended || read < LINE_MAX {
                 self.number += 1;
                 let (number, is_long) = (self.number, parts > 1);
-                return Ok(Some(Text {
+                return Ok(Some(FileLine {
                     number,
                     bytes,
                     is_long,

@@ -4,7 +4,9 @@ use akash_provider_core::Error;
 use akash_provider_core::chain::{ChainClient, ChainTx};
 use akash_provider_core::market::{TenantMsg, network_params};
 use akash_provider_core::types::{BlockTime, Coin, Msg, ProviderRecord, TxOutcome};
-use example_embedded::{BLOCK, CHAIN_ID, DENOM, Failed, Network, PROVIDER, Play, Ports, SDL, TENANT};
+use example_embedded::{
+    BLOCK, CHAIN_ID, DENOM, Failed, Network, PROVIDER, Play, ProviderBackends, SDL, TENANT,
+};
 use example_own_chain::{Genesis, OwnChain};
 use std::path::Path;
 use std::sync::Arc;
@@ -47,9 +49,9 @@ async fn play(path: &Path) -> Result<(), Failed> {
     }
     let ticker = tokio::spawn(chain.clone().tick(PAUSE, BLOCK, |error| eprintln!("{error}")));
     register(&chain).await?;
-    let ports = Ports {
+    let ports = ProviderBackends {
         network: Arc::new(LedgerNetwork(chain)),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     play.order().await?;

@@ -1,6 +1,6 @@
 //! Queries, based on the market that is computed from the file.
 
-use crate::{OwnChain, State, lock};
+use crate::{LedgerState, OwnChain, lock};
 use akash_provider_core::Error;
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
@@ -21,7 +21,7 @@ impl OwnChain {
     /// Returns the record that `answer` finds in the market. After lost lines, the result is
     /// [`Agreement::Disputed`], so that a missing record does not cause the close of a lease.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
-        let state: &State = &lock(&self.0.state);
+        let state: &LedgerState = &lock(&self.0.state);
         Observed {
             value: answer(&state.market),
             height: state.market.height(),

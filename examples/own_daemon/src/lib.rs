@@ -18,17 +18,17 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::{Provider, ProviderHandle};
-pub use settings::{Prices, Settings};
+pub use settings::{DaemonSettings, Prices};
 pub use state::{StateFile, read};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Error that ends the daemon.
-pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+pub type DaemonError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Cluster of this daemon, and source of its capacity.
 #[derive(Debug, Clone)]
-pub struct Backend {
+pub struct ClusterBackend {
     /// Cluster that runs the workloads.
     pub cluster: Arc<dyn Cluster>,
     /// Source of the cluster's free capacity.
@@ -40,11 +40,11 @@ pub struct Backend {
 /// # Errors
 /// The settings are invalid, a file cannot be read, or the provider failed.
 pub async fn run(
-    settings: Settings,
-    backend: Backend,
+    settings: DaemonSettings,
+    backend: ClusterBackend,
     stop: CancellationToken,
     started: impl FnOnce(ProviderHandle) + Send,
-) -> Result<(), Failed> {
+) -> Result<(), DaemonError> {
     let mut config = settings.provider.clone();
     state::read(&settings.state)?.apply_to(&mut config);
 

@@ -1,6 +1,6 @@
 //! Settings file of the daemon.
 
-use crate::Failed;
+use crate::DaemonError;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Settings of the daemon, from its settings file.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct DaemonSettings {
     /// URLs of chain nodes.
     pub nodes: Vec<String>,
     /// Path of the file with the private key of the account, as 64 hexadecimal digits.
@@ -46,12 +46,12 @@ struct File {
     provider: toml::Value,
 }
 
-impl Settings {
+impl DaemonSettings {
     /// Reads the settings file. Paths in the file are relative to its folder.
     ///
     /// # Errors
     /// The error names the file, the setting, and the expected value.
-    pub fn read(path: &Path) -> Result<Self, Failed> {
+    pub fn read(path: &Path) -> Result<Self, DaemonError> {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         let file: File = toml::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
@@ -68,7 +68,7 @@ impl Settings {
     }
 
     /// Reads the private key file. The key must belong to `account`.
-    pub(crate) fn private_key(&self, account: &Address) -> Result<PrivateKey, Failed> {
+    pub(crate) fn private_key(&self, account: &Address) -> Result<PrivateKey, DaemonError> {
         let name = self.key.display();
         let text = std::fs::read_to_string(&self.key).map_err(|error| format!("{name}: {error}"))?;
         let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes());
@@ -84,7 +84,7 @@ impl Settings {
 }
 
 impl Prices {
-    pub(crate) fn scale(&self) -> Result<Scale, Failed> {
+    pub(crate) fn scale(&self) -> Result<Scale, DaemonError> {
         let wrong = |name: &str, error: &dyn std::fmt::Display| format!("prices: {name}: {error}");
         let config = ScaleConfig {
             cpu: self.cpu.parse().map_err(|error| wrong("cpu", &error))?,

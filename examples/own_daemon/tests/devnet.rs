@@ -14,7 +14,7 @@ use akash_provider_core::types::{
 use akash_provider_core::{RestartState, engine::Status};
 use akash_provider_devnet::wallet::allowance;
 use akash_provider_devnet::{Devnet, DevnetConfig};
-use example_own_daemon::{Backend, Failed, Settings, run};
+use example_own_daemon::{ClusterBackend, DaemonError, DaemonSettings, run};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,7 +51,7 @@ fn chain() -> MemoryChain {
     chain
 }
 
-fn write_settings(folder: &Path, node: &str) -> Settings {
+fn write_settings(folder: &Path, node: &str) -> DaemonSettings {
     let account = provider();
     let text = format!(
         "nodes = [\"{node}\"]\nkey = \"key\"\nstate = \"state.json\"\n\
@@ -61,19 +61,19 @@ fn write_settings(folder: &Path, node: &str) -> Settings {
     let file = folder.join("daemon.toml");
     std::fs::write(&file, text).unwrap();
     std::fs::write(folder.join("key"), KEY).unwrap();
-    Settings::read(&file).unwrap()
+    DaemonSettings::read(&file).unwrap()
 }
 
 struct Daemon {
     handle: ProviderHandle,
     stop: CancellationToken,
-    running: JoinHandle<Result<(), Failed>>,
+    running: JoinHandle<Result<(), DaemonError>>,
 }
 
 impl Daemon {
-    async fn start(settings: &Settings, cluster: &MemoryCluster) -> Self {
+    async fn start(settings: &DaemonSettings, cluster: &MemoryCluster) -> Self {
         let nodes = NodeInventory::new(&example_embedded::cluster());
-        let backend = Backend {
+        let backend = ClusterBackend {
             cluster: Arc::new(cluster.clone()),
             inventory: Arc::new(StaticInventorySource::new(nodes)),
         };
@@ -193,7 +193,7 @@ fn error_of_a_setting_names_the_file() {
     let file = folder.path().join("daemon.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("20s", "soon");
     std::fs::write(&file, text).unwrap();
-    let message = Settings::read(&file).unwrap_err().to_string();
+    let message = DaemonSettings::read(&file).unwrap_err().to_string();
     assert!(
         message.contains("daemon.toml: section provider: setting query_timeout: invalid duration `soon`"),
         "{message}"

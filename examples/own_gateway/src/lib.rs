@@ -10,18 +10,18 @@
 mod page;
 mod tenant;
 
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::memory::InMemory;
-use akash_provider_gateway::{Gateway, Ports, Program, Settings};
+use akash_provider_gateway::{Gateway, GatewayBackends, GatewaySettings, ProgramVersion};
 use example_embedded::{Failed, PROVIDER};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
-pub use tenant::{Caller, Reply, ask};
+pub use tenant::{Caller, HttpReply, ask};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -50,20 +50,20 @@ impl GatewayServer {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let account: Address = PROVIDER.parse()?;
         // Tenants trust the certificate because it is on the chain, under the provider's account.
-        let usage = Usage::Server {
+        let usage = CertUsage::Server {
             domains: vec!["localhost".to_owned()],
         };
         let own = OwnCertificate::make(&account, &usage, UNIX_EPOCH.elapsed()?)?;
         chain.market(|market| market.execute(&own.publish()))?;
 
-        let ports = Ports {
+        let ports = GatewayBackends {
             handle: handle.clone(),
             cluster,
             chain: Arc::new(chain.clone()),
             memory: Arc::new(InMemory::default()),
         };
-        let mut settings = Settings::at(free);
-        settings.program = Program {
+        let mut settings = GatewaySettings::at(free);
+        settings.program = ProgramVersion {
             name: env!("CARGO_PKG_NAME"),
             version: env!("CARGO_PKG_VERSION"),
             commit: "",

@@ -2,7 +2,7 @@
 
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
-use example_embedded::{Failed, Play, Ports, SDL, market};
+use example_embedded::{Failed, Play, ProviderBackends, SDL, market};
 use example_own_gateway::{Caller, GatewayServer, ask};
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ const LEASE: &str = "/lease/1/1/1/status";
 async fn main() -> Result<(), Failed> {
     let chain = MemoryChain::with_market(market()?);
     let cluster = Arc::new(MemoryCluster::default());
-    let ports = Ports {
+    let ports = ProviderBackends {
         network: Arc::new(chain.clone()),
         cluster: cluster.clone(),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     let server = GatewayServer::start(play.handle(), cluster, &chain).await?;

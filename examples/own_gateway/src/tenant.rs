@@ -38,7 +38,7 @@ pub struct Caller {
 }
 
 /// HTTP status and body of a response.
-pub type Reply = (u16, String);
+pub type HttpReply = (u16, String);
 
 impl Caller {
     /// Creates the tenant of the scenario, and stores the tenant's public key on the chain. On a real chain,
@@ -91,7 +91,7 @@ impl Caller {
     ///
     /// # Errors
     /// The server is not the provider, or does not respond.
-    pub async fn get(&self, path: &str) -> Result<Reply, Failed> {
+    pub async fn get(&self, path: &str) -> Result<HttpReply, Failed> {
         self.send(path, &format!("Bearer {}", self.token)).await
     }
 
@@ -99,11 +99,11 @@ impl Caller {
     ///
     /// # Errors
     /// The errors of [`Caller::get`].
-    pub async fn get_anonymously(&self, path: &str) -> Result<Reply, Failed> {
+    pub async fn get_anonymously(&self, path: &str) -> Result<HttpReply, Failed> {
         self.send(path, "").await
     }
 
-    async fn send(&self, path: &str, authorization: &str) -> Result<Reply, Failed> {
+    async fn send(&self, path: &str, authorization: &str) -> Result<HttpReply, Failed> {
         let tcp = TcpStream::connect(self.gateway).await?;
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let stream = tls.connect(ServerName::try_from("localhost")?, tcp).await?;
@@ -115,12 +115,12 @@ impl Caller {
 ///
 /// # Errors
 /// The server does not respond.
-pub async fn ask(address: SocketAddr, path: &str) -> Result<Reply, Failed> {
+pub async fn ask(address: SocketAddr, path: &str) -> Result<HttpReply, Failed> {
     exchange(TcpStream::connect(address).await?, path, "").await
 }
 
 /// Sends one request on a new connection.
-async fn exchange<I>(stream: I, path: &str, authorization: &str) -> Result<Reply, Failed>
+async fn exchange<I>(stream: I, path: &str, authorization: &str) -> Result<HttpReply, Failed>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

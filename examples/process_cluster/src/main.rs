@@ -3,7 +3,7 @@
 use akash_provider_core::cluster::{Cluster, LogOptions};
 use akash_provider_core::types::LeaseId;
 use akash_provider_process::{Images, ProcessCluster};
-use example_embedded::{Failed, Play, Ports, SDL};
+use example_embedded::{Failed, Play, ProviderBackends, SDL};
 use futures::StreamExt;
 use std::path::Path;
 use std::process::Command;
@@ -24,9 +24,9 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     let script = ["sh", "-c", SCRIPT].map(str::to_owned).to_vec();
     let images = Images::from([("web-server:1".to_owned(), script)]);
     let cluster = ProcessCluster::open(folder, images).await?;
-    let ports = Ports {
+    let ports = ProviderBackends {
         cluster: Arc::new(cluster.clone()),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     // Processes have ports and no hostnames, so a service has its own port.
     let sdl = SDL

@@ -2,7 +2,7 @@
 
 use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
 use akash_provider_core::sdl;
-use example_embedded::{Failed, Play, Ports, SDL};
+use example_embedded::{Failed, Play, ProviderBackends, SDL};
 use example_static_inventory::FileInventory;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ async fn main() -> Result<(), Failed> {
 }
 
 async fn play(inventory: FileInventory) -> Result<(), Failed> {
-    let ports = Ports {
+    let ports = ProviderBackends {
         inventory: Arc::new(inventory),
-        ..Ports::memory()?
+        ..ProviderBackends::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     play.order().await?;

@@ -3,7 +3,7 @@
 use crate::error::WithHelp;
 use crate::flags::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, fetch_chain_id};
+use akash_provider_chain::{Blame, EndpointLimits, Fault, NodeError, Roots, fetch_chain_id};
 use anyhow::{Context, bail};
 use std::error::Error;
 use std::future::Future;
@@ -108,11 +108,11 @@ pub fn roots(args: &NodeArgs) -> Roots {
 
 /// Returns the limits of one query in an interactive command: response time and number of attempts.
 #[must_use]
-pub fn limits(args: &NodeArgs) -> Limits {
-    Limits {
+pub fn limits(args: &NodeArgs) -> EndpointLimits {
+    EndpointLimits {
         response_time: args.node_timeout,
         attempts: ATTEMPTS,
-        ..Limits::default()
+        ..EndpointLimits::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::WithHelp;
 use akash_provider_chain::keyring::{
-    Backend, Keyring, KeyringError, SecretSource, decrypt_armor, derive_key,
+    Keyring, KeyringBackend, KeyringError, SecretSource, decrypt_armor, derive_key,
 };
 use akash_provider_chain::private_key::PrivateKey;
 use anyhow::{Context, bail};
@@ -100,9 +100,9 @@ fn next_line() -> anyhow::Result<SecretString> {
 /// # Errors
 /// Returns an error if the backend, the directory or the passphrase is invalid.
 pub fn open_keyring(args: &KeyringArgs, home: &Path) -> anyhow::Result<Keyring> {
-    let backend: Backend = args.keyring_backend.parse()?;
+    let backend: KeyringBackend = args.keyring_backend.parse()?;
     let folder = args.keyring_dir.as_deref().unwrap_or(home);
-    if backend == Backend::Test {
+    if backend == KeyringBackend::Test {
         return Ok(Keyring::open(backend, folder, None)?);
     }
     if let Some(given) = configured_passphrase(args)? {
@@ -150,7 +150,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
 /// Returns an error if the backend is invalid, if no key is selected, or if the key file or the mnemonic is
 /// invalid.
 pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
-    args.keyring.keyring_backend.parse::<Backend>()?;
+    args.keyring.keyring_backend.parse::<KeyringBackend>()?;
     if let Some(path) = &args.key_file {
         SecretSource::File(path.clone()).read()?;
     } else if from_environment("key-mnemonic")?.is_none() {

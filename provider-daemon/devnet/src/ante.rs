@@ -1,8 +1,8 @@
 //! Checks of a transaction before its messages: timeout, gas, fee, nonce, signature.
 
 use super::gas;
-use super::refusal::Refusal;
-use super::tx::Tx;
+use super::refusal::TxRefusal;
+use super::tx::DecodedTx;
 use akash_provider_chain::private_key::PublicKey;
 use akash_provider_chain::proto::cosmos::tx::signing::v1beta1::SignMode;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::SignDoc;
@@ -20,7 +20,7 @@ const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
 /// Constant parameters for checking transactions.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct AnteParams {
     pub(super) chain_id: String,
     /// Minimum gas price.
     pub(super) gas_price: DecCoin,
@@ -30,7 +30,7 @@ pub(super) struct Rules {
 
 /// Sequences, payments and nonces of the mempool transactions.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct MempoolState {
     sequences: HashMap<Address, u64>,
     spent: HashMap<(Address, Denom), u128>,
     nonces: BTreeSet<(i64, Address)>,
@@ -59,7 +59,7 @@ impl Nonces {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum AnteMode {
     /// The transaction is checked before it enters the mempool.
     Check,
     /// The transaction is checked in a block, after the earlier transactions.
@@ -70,13 +70,13 @@ pub(super) enum Stage {
 
 /// Chain state for checking a transaction.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) rules: &'a Rules,
+pub(super) struct AnteContext<'a> {
+    pub(super) rules: &'a AnteParams,
     pub(super) market: &'a Market,
     pub(super) nonces: &'a Nonces,
     /// Transactions in the mempool, for the check of a new transaction. `None` for the check of a transaction
     /// in a block.
-    pub(super) pending: Option<&'a Pending>,
+    pub(super) pending: Option<&'a MempoolState>,
     pub(super) height: Height,
     pub(super) time: BlockTime,
 }
@@ -92,7 +92,7 @@ pub(super) struct CheckedTx {
     pub(super) gas: u64,
 }
 
-impl Pending {
+impl MempoolState {
     pub(super) fn add(&mut self, signer: &Address, checked: &CheckedTx) {
         if let Some(sequence) = checked.sequence {
             self.sequences.insert(signer.clone(), sequence + 1);
@@ -108,23 +108,23 @@ impl Pending {
     }
 }
 
-impl View<'_> {
+impl AnteContext<'_> {
     /// Checks a transaction without changing the state. Refusals have the codes and texts of an Akash node.
-    pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<CheckedTx, Refusal> {
+    pub(super) fn check(&self, tx: &DecodedTx, stage: AnteMode) -> Result<CheckedTx, TxRefusal> {
         // The order is the network's: the first of several faults determines the refusal.
         self.timeout(tx)?;
         let mut gas = gas::ANTE + gas::BYTE * tx.bytes.len() as u64;
         if tx.body.unordered {
             gas += gas::UNORDERED;
         }
-        if stage != Stage::Simulate && tx.fee.gas_limit < gas {
+        if stage != AnteMode::Simulate && tx.fee.gas_limit < gas {
             return Err(out_of_gas(tx.fee.gas_limit, gas));
         }
         let fee = self.fee(tx, stage)?;
         let account = self.market.account(&tx.signer);
         let account = account.ok_or_else(|| {
             let log = format!("account {} does not exist: unknown address", tx.signer);
-            Refusal::sdk(9, log)
+            TxRefusal::sdk(9, log)
         })?;
         let public_key = public_key(tx, account)?;
         let (sequence, nonce) = if tx.body.unordered {
@@ -132,7 +132,7 @@ impl View<'_> {
         } else {
             (Some(self.sequence(tx, account)?), None)
         };
-        if stage != Stage::Simulate {
+        if stage != AnteMode::Simulate {
             // Last, because it is the most work: a flood of stale transactions then costs little.
             self.signature(tx, account, public_key.as_deref())?;
         }
@@ -145,30 +145,30 @@ impl View<'_> {
         })
     }
 
-    fn timeout(&self, tx: &Tx) -> Result<(), Refusal> {
+    fn timeout(&self, tx: &DecodedTx) -> Result<(), TxRefusal> {
         let (last, height) = (tx.body.timeout_height, self.height);
         if last > 0 && height > last {
             let log = format!("block height: {height}, timeout height: {last}: tx timeout height");
-            return Err(Refusal::sdk(30, log));
+            return Err(TxRefusal::sdk(30, log));
         }
         let now = self.time.0.saturating_mul(NANOS_PER_MILLI);
         match tx.timeout_nanos() {
             Some(nanos) if nanos < now => {
                 let (now, then) = (go_time(now), go_time(nanos));
                 let log = format!("block time: {now}, timeout timestamp: {then}: tx timeout");
-                Err(Refusal::sdk(42, log))
+                Err(TxRefusal::sdk(42, log))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    fn fee(&self, tx: &Tx, stage: Stage) -> Result<Vec<Coin>, Refusal> {
+    fn fee(&self, tx: &DecodedTx, stage: AnteMode) -> Result<Vec<Coin>, TxRefusal> {
         let fee = tx.fee_coins()?;
         // Fee grants are not implemented; the response is that of a chain without any.
         if !tx.fee.granter.is_empty() {
-            return Err(Refusal::sdk(38, "fee-grant not found: not found"));
+            return Err(TxRefusal::sdk(38, "fee-grant not found: not found"));
         }
-        if stage == Stage::Check {
+        if stage == AnteMode::Check {
             // The gas price is a node's own requirement and not a rule of the chain: a block may contain what this node
             // would refuse.
             self.price_of_gas(tx, &fee)?;
@@ -183,13 +183,13 @@ impl View<'_> {
                 let denom = &coin.denom;
                 let log =
                     format!("spendable balance {left}{denom} is smaller than {coin}: insufficient funds");
-                return Err(Refusal::sdk(5, log));
+                return Err(TxRefusal::sdk(5, log));
             }
         }
         Ok(fee)
     }
 
-    fn price_of_gas(&self, tx: &Tx, fee: &[Coin]) -> Result<(), Refusal> {
+    fn price_of_gas(&self, tx: &DecodedTx, fee: &[Coin]) -> Result<(), TxRefusal> {
         let price = &self.rules.gas_price;
         // A price that overflows cannot be paid.
         let scaled = price
@@ -211,10 +211,10 @@ impl View<'_> {
             "insufficient fees; got: {} required: {required}: insufficient fee",
             got.join(",")
         );
-        Err(Refusal::sdk(13, log))
+        Err(TxRefusal::sdk(13, log))
     }
 
-    fn sequence(&self, tx: &Tx, account: &AccountRecord) -> Result<u64, Refusal> {
+    fn sequence(&self, tx: &DecodedTx, account: &AccountRecord) -> Result<u64, TxRefusal> {
         // Pending transactions count, so that an account can have several in one block.
         let waiting = self.pending.and_then(|t| t.sequences.get(&tx.signer)).copied();
         let expected = waiting.unwrap_or(account.sequence);
@@ -224,15 +224,15 @@ impl View<'_> {
         }
         let log =
             format!("account sequence mismatch, expected {expected}, got {got}: incorrect account sequence");
-        Err(Refusal::sdk(32, log))
+        Err(TxRefusal::sdk(32, log))
     }
 
-    fn unordered(&self, tx: &Tx) -> Result<i64, Refusal> {
+    fn unordered(&self, tx: &DecodedTx) -> Result<i64, TxRefusal> {
         if !self.rules.takes_unordered {
             let log = "unordered transactions are not enabled: feature not supported";
-            return Err(Refusal::sdk(37, log.to_owned()));
+            return Err(TxRefusal::sdk(37, log.to_owned()));
         }
-        let invalid = |text: &str| Refusal::sdk(18, format!("{text}: invalid request"));
+        let invalid = |text: &str| TxRefusal::sdk(18, format!("{text}: invalid request"));
         if tx.info.sequence != 0 {
             return Err(invalid("sequence is not allowed for unordered transactions"));
         }
@@ -251,17 +251,22 @@ impl View<'_> {
         Ok(nanos)
     }
 
-    fn signature(&self, tx: &Tx, account: &AccountRecord, key: Option<&[u8]>) -> Result<(), Refusal> {
+    fn signature(
+        &self,
+        tx: &DecodedTx,
+        account: &AccountRecord,
+        key: Option<&[u8]>,
+    ) -> Result<(), TxRefusal> {
         let mode = tx.info.mode_info.as_ref().and_then(|m| m.sum.as_ref());
         let mode = mode.map_or(SignMode::Unspecified, |Sum::Single(single)| single.mode());
         if mode != SignMode::Direct {
             let log = format!("{} is not supported: unauthorized", mode.as_str_name());
-            return Err(Refusal::sdk(4, log));
+            return Err(TxRefusal::sdk(4, log));
         }
         let [signature] = tx.raw.signatures.as_slice() else {
             let n = tx.raw.signatures.len();
             let log = format!("wrong number of signers; expected 1, got {n}: unauthorized");
-            return Err(Refusal::sdk(4, log));
+            return Err(TxRefusal::sdk(4, log));
         };
         // Over the received bytes, because a new encoding might differ.
         let document = SignDoc {
@@ -279,13 +284,13 @@ impl View<'_> {
              (unable to verify single signer signature): unauthorized",
             account.number, self.rules.chain_id
         );
-        Err(Refusal::sdk(4, log))
+        Err(TxRefusal::sdk(4, log))
     }
 }
 
 /// Returns the public key in the transaction, or else the stored key of the account.
-fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
-    let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
+fn public_key(tx: &DecodedTx, account: &AccountRecord) -> Result<Option<Vec<u8>>, TxRefusal> {
+    let invalid = |text: String| TxRefusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {
         // Only the first transaction of an account must contain its key.
         return Ok(account.pubkey.clone());
@@ -302,10 +307,10 @@ fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refus
     Ok(Some(bytes))
 }
 
-pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
+pub(super) fn out_of_gas(wanted: u64, used: u64) -> TxRefusal {
     let log =
         format!("out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas");
-    Refusal::sdk(11, log)
+    TxRefusal::sdk(11, log)
 }
 
 /// Formats a time as in the error texts of Akash nodes.

@@ -4,7 +4,7 @@
 //! and the signature of the single validator is a placeholder. Clients that trust a node do not verify them.
 
 use super::deliver::TxResult;
-use super::event::Event;
+use super::event::DevnetEvent;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub(super) struct IncludedTx {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Block {
+pub(super) struct DevnetBlock {
     pub(super) chain_id: String,
     pub(super) height: Height,
     pub(super) time: BlockTime,
@@ -83,7 +83,7 @@ fn base64(bytes: &[u8]) -> Value {
     BASE64.encode(bytes).into()
 }
 
-impl Block {
+impl DevnetBlock {
     /// Creates the block after `last`. If `last` is `None`, creates the first block.
     pub(super) fn new(
         chain_id: &str,
@@ -181,9 +181,9 @@ impl Block {
     }
 
     /// Returns the events of the block that belong to no transaction.
-    pub(super) fn events(&self) -> Vec<Event> {
+    pub(super) fn events(&self) -> Vec<DevnetEvent> {
         let zero = || "0.000000000000000000".to_owned();
-        vec![Event::new(
+        vec![DevnetEvent::new(
             "mint",
             vec![
                 ("bonded_ratio", zero()),
@@ -202,7 +202,7 @@ impl Block {
     /// Returns the result of the JSON-RPC method `block_results`, with null for empty lists.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
-        let events: Vec<Value> = self.events().iter().map(Event::json).collect();
+        let events: Vec<Value> = self.events().iter().map(DevnetEvent::json).collect();
         json!({
             "height": self.height.to_string(),
             "txs_results": if results.is_empty() { Value::Null } else { results.into() },
@@ -214,7 +214,7 @@ impl Block {
     }
 
     pub(super) fn new_block(&self) -> Value {
-        let events: Vec<Value> = self.events().iter().map(Event::json).collect();
+        let events: Vec<Value> = self.events().iter().map(DevnetEvent::json).collect();
         let mut results = json!({
             "events": events,
             "validator_updates": [],
@@ -263,7 +263,7 @@ impl Block {
 impl TxResult {
     /// Encodes the result as JSON, in the format of `block_results`.
     pub(super) fn json(&self) -> Value {
-        let events: Vec<Value> = self.events.iter().map(Event::json).collect();
+        let events: Vec<Value> = self.events.iter().map(DevnetEvent::json).collect();
         json!({
             "code": self.code,
             "data": base64(&self.data),

@@ -1,11 +1,11 @@
 //! Execution of a transaction in a block: fee and nonce are consumed, then all or none of its messages take effect.
 
-use super::ante::{CheckedTx, Nonces, Rules, Stage, View, out_of_gas};
-use super::event::{Event, FEE_COLLECTOR, message, transfer};
+use super::ante::{AnteContext, AnteMode, AnteParams, CheckedTx, Nonces, out_of_gas};
+use super::event::{DevnetEvent, FEE_COLLECTOR, message, transfer};
 use super::gas;
 use super::money::MoneyBefore;
-use super::refusal::Refusal;
-use super::tx::{Act, Step, Tx};
+use super::refusal::TxRefusal;
+use super::tx::{Act, DecodedTx, TxMessage};
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxMsgData;
 use akash_provider_core::market::{Market, TenantMsg};
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Coin, Height, Msg};
@@ -21,13 +21,13 @@ pub(super) struct TxResult {
     pub(super) log: String,
     pub(super) gas_wanted: u64,
     pub(super) gas_used: u64,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<DevnetEvent>,
     /// Market events, for embedders that observe the market directly.
     pub(super) facts: Vec<ChainEvent>,
 }
 
 impl TxResult {
-    fn refused(refusal: Refusal, gas_wanted: u64, gas_used: u64) -> Self {
+    fn refused(refusal: TxRefusal, gas_wanted: u64, gas_used: u64) -> Self {
         Self {
             code: refusal.code,
             codespace: refusal.space,
@@ -41,8 +41,8 @@ impl TxResult {
 
 /// Chain state for the execution of the transactions in a block.
 #[derive(Debug)]
-pub(super) struct Ledger<'a> {
-    pub(super) rules: &'a Rules,
+pub(super) struct DeliverState<'a> {
+    pub(super) rules: &'a AnteParams,
     pub(super) market: &'a mut Market,
     pub(super) nonces: &'a mut Nonces,
     /// Height of the block in progress.
@@ -53,15 +53,15 @@ pub(super) struct Ledger<'a> {
 #[derive(Debug, Default)]
 struct Effects {
     facts: Vec<ChainEvent>,
-    events: Vec<Event>,
+    events: Vec<DevnetEvent>,
     gas: u64,
 }
 
-impl Ledger<'_> {
+impl DeliverState<'_> {
     /// Checks and executes a transaction. A transaction that passes all checks pays the fee, even if the
     /// execution fails.
-    pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
-        let view = View {
+    pub(super) fn deliver(&mut self, tx: &DecodedTx) -> TxResult {
+        let view = AnteContext {
             rules: self.rules,
             market: self.market,
             nonces: self.nonces,
@@ -69,13 +69,13 @@ impl Ledger<'_> {
             height: self.height,
             time: self.time,
         };
-        match view.check(tx, Stage::Deliver) {
+        match view.check(tx, AnteMode::Deliver) {
             Ok(checked) => self.execute(tx, &checked, tx.fee.gas_limit),
             Err(refusal) => TxResult::refused(refusal, tx.fee.gas_limit, 0),
         }
     }
 
-    pub(super) fn execute(&mut self, tx: &Tx, checked: &CheckedTx, gas_limit: u64) -> TxResult {
+    pub(super) fn execute(&mut self, tx: &DecodedTx, checked: &CheckedTx, gas_limit: u64) -> TxResult {
         let sequence = self.take(tx, checked);
         let mut events = ante_events(tx, checked);
         // A single refused message changes nothing, and the gas of many kinds of messages is constant.
@@ -130,7 +130,7 @@ impl Ledger<'_> {
 
     /// Deducts the fee from the signer's account, and stores the public key and the nonce. Returns the next
     /// sequence of the account.
-    fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
+    fn take(&mut self, tx: &DecodedTx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
         for coin in &checked.fee {
             if let Some(amount) = account.coins.get_mut(&coin.denom) {
@@ -149,10 +149,10 @@ impl Ledger<'_> {
         sequence
     }
 
-    fn step(&mut self, index: usize, step: &Step, effects: &mut Effects) -> Result<(), Refusal> {
+    fn step(&mut self, index: usize, step: &TxMessage, effects: &mut Effects) -> Result<(), TxRefusal> {
         // Market events do not contain the amount of transferred money. It is the difference between the records.
         let before = MoneyBefore::new(self.market, &step.act);
-        let refusal = |r: &akash_provider_core::market::Rejection| Refusal::from_rejection(index, r);
+        let refusal = |r: &akash_provider_core::market::Rejection| TxRefusal::from_rejection(index, r);
         let facts = match &step.act {
             Act::Provider(msg) => self.market.execute(msg).map_err(|r| refusal(&r))?,
             Act::Tenant(msg) => self.market.tenant(msg.clone()).map_err(|r| refusal(&r))?,
@@ -176,19 +176,19 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    fn send(&mut self, from: &Address, to: &Address, coins: &[Coin]) -> Result<(), Refusal> {
+    fn send(&mut self, from: &Address, to: &Address, coins: &[Coin]) -> Result<(), TxRefusal> {
         for coin in coins {
             // A rule of the network: this token pays for leases and cannot be transferred.
             if &*coin.denom == "uact" {
                 let log = "uact transfers are currently disabled: send transactions are disabled";
-                return Err(Refusal::new("bank", 5, log));
+                return Err(TxRefusal::new("bank", 5, log));
             }
             let balance = self.market.balance(from, &coin.denom).amount;
             if balance < coin.amount {
                 let denom = &coin.denom;
                 let log =
                     format!("spendable balance {balance}{denom} is smaller than {coin}: insufficient funds");
-                return Err(Refusal::sdk(5, log));
+                return Err(TxRefusal::sdk(5, log));
             }
         }
         // No coin moves unless the balance covers all of them.
@@ -203,7 +203,7 @@ impl Ledger<'_> {
 }
 
 /// Returns the maximum gas of a message, or `None` if the gas depends on the state of the market.
-fn certain_gas(step: &Step) -> Option<u64> {
+fn certain_gas(step: &TxMessage) -> Option<u64> {
     let base = gas::message(&step.type_url);
     // The amounts of `gas::fact` for the effects of these messages.
     let certain = match &step.act {
@@ -224,7 +224,7 @@ fn certain_gas(step: &Step) -> Option<u64> {
     Some(base + certain.max(gas::FAILED))
 }
 
-fn ante_events(tx: &Tx, checked: &CheckedTx) -> Vec<Event> {
+fn ante_events(tx: &DecodedTx, checked: &CheckedTx) -> Vec<DevnetEvent> {
     let payer = tx.signer.to_string();
     let mut events = Vec::new();
     let fees: Vec<String> = checked.fee.iter().map(ToString::to_string).collect();
@@ -232,26 +232,32 @@ fn ante_events(tx: &Tx, checked: &CheckedTx) -> Vec<Event> {
         events.extend(transfer(&payer, FEE_COLLECTOR, coin));
     }
     let fee = vec![("fee", fees.join(",")), ("fee_payer", payer.clone())];
-    events.push(Event::new("tx", fee));
+    events.push(DevnetEvent::new("tx", fee));
     if let Some(sequence) = checked.sequence {
-        events.push(Event::new("tx", vec![("acc_seq", format!("{payer}/{sequence}"))]));
+        events.push(DevnetEvent::new(
+            "tx",
+            vec![("acc_seq", format!("{payer}/{sequence}"))],
+        ));
     }
     for signature in &tx.raw.signatures {
-        events.push(Event::new("tx", vec![("signature", BASE64.encode(signature))]));
+        events.push(DevnetEvent::new(
+            "tx",
+            vec![("signature", BASE64.encode(signature))],
+        ));
     }
     events
 }
 
 /// Encodes the responses of the messages. Each response is empty.
-fn data(steps: &[Step]) -> Vec<u8> {
+fn data(steps: &[TxMessage]) -> Vec<u8> {
     TxMsgData {
         msg_responses: responses(steps),
     }
     .encode_to_vec()
 }
 
-pub(super) fn responses(steps: &[Step]) -> Vec<Any> {
-    let response = |step: &Step| Any {
+pub(super) fn responses(steps: &[TxMessage]) -> Vec<Any> {
+    let response = |step: &TxMessage| Any {
         type_url: format!("{}Response", step.type_url),
         value: Vec::new(),
     };

@@ -15,12 +15,12 @@ pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
 /// Event of a transaction or a block: a kind, and attributes in the order of the Akash network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct DevnetEvent {
     pub(super) kind: String,
     pub(super) attributes: Vec<(&'static str, String)>,
 }
 
-impl Event {
+impl DevnetEvent {
     pub(super) fn new(kind: impl Into<String>, attributes: Vec<(&'static str, String)>) -> Self {
         Self {
             kind: kind.into(),
@@ -36,29 +36,29 @@ impl Event {
     }
 }
 
-pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
+pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [DevnetEvent; 4] {
     let (from, to, amount) = (from.to_owned(), to.to_owned(), coin.to_string());
     [
-        Event::new(
+        DevnetEvent::new(
             "coin_spent",
             vec![("spender", from.clone()), ("amount", amount.clone())],
         ),
-        Event::new(
+        DevnetEvent::new(
             "coin_received",
             vec![("receiver", to.clone()), ("amount", amount.clone())],
         ),
-        Event::new(
+        DevnetEvent::new(
             "transfer",
             vec![("recipient", to), ("sender", from.clone()), ("amount", amount)],
         ),
-        Event::new("message", vec![("sender", from)]),
+        DevnetEvent::new("message", vec![("sender", from)]),
     ]
 }
 
 /// Id of a deployment, group, order, bid or lease. The fields have the same order as in the JSON of the Akash
 /// network.
 #[derive(Default, Serialize)]
-struct Id<'a> {
+struct JsonMarketId<'a> {
     owner: &'a str,
     dseq: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ struct Id<'a> {
 }
 
 #[derive(Serialize)]
-struct Price<'a> {
+struct PriceAttribute<'a> {
     denom: &'a str,
     amount: String,
 }
@@ -82,30 +82,30 @@ fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn deployment_id(id: &DeploymentId) -> Id<'_> {
-    Id {
+fn deployment_id(id: &DeploymentId) -> JsonMarketId<'_> {
+    JsonMarketId {
         owner: id.owner.as_str(),
         dseq: id.dseq.to_string(),
-        ..Id::default()
+        ..JsonMarketId::default()
     }
 }
 
-fn group_id(id: &GroupId) -> Id<'_> {
-    Id {
+fn group_id(id: &GroupId) -> JsonMarketId<'_> {
+    JsonMarketId {
         gseq: Some(id.gseq),
         ..deployment_id(&id.deployment)
     }
 }
 
-fn order_id(id: &OrderId) -> Id<'_> {
-    Id {
+fn order_id(id: &OrderId) -> JsonMarketId<'_> {
+    JsonMarketId {
         oseq: Some(id.oseq),
         ..group_id(&id.group)
     }
 }
 
-fn bid_id(id: &BidId) -> Id<'_> {
-    Id {
+fn bid_id(id: &BidId) -> JsonMarketId<'_> {
+    JsonMarketId {
         provider: Some(id.provider.as_str()),
         // The chain accepts one bid of a provider on an order, so the number is constant.
         bseq: Some(0),
@@ -113,7 +113,7 @@ fn bid_id(id: &BidId) -> Id<'_> {
     }
 }
 
-fn id_attribute(id: &Id<'_>) -> (&'static str, String) {
+fn id_attribute(id: &JsonMarketId<'_>) -> (&'static str, String) {
     ("id", text(id))
 }
 
@@ -122,7 +122,7 @@ fn quoted(name: &'static str, text: impl ToString) -> (&'static str, String) {
 }
 
 fn price(price: &DecCoin) -> (&'static str, String) {
-    let price = Price {
+    let price = PriceAttribute {
         denom: &price.denom,
         amount: price.amount.to_string(),
     };
@@ -144,7 +144,7 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
 
 /// Values of a typed event that are missing in the [`ChainEvent`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Context<'a> {
+pub(super) struct EventContext<'a> {
     /// Hash of the manifest, for events of a deployment.
     pub(super) hash: Option<&'a [u8; 32]>,
     /// True if the message created the provider's record; false for an update.
@@ -152,9 +152,9 @@ pub(super) struct Context<'a> {
 }
 
 /// Returns the typed event for a [`ChainEvent`], or `None` for an event without a transaction.
-pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
-    let dep = |name: &str, attributes| Event::new(format!("akash.deployment.v1.{name}"), attributes);
-    let market = |name: &str, attributes| Event::new(format!("akash.market.v1.{name}"), attributes);
+pub(super) fn typed(fact: &ChainEvent, context: EventContext<'_>) -> Option<DevnetEvent> {
+    let dep = |name: &str, attributes| DevnetEvent::new(format!("akash.deployment.v1.{name}"), attributes);
+    let market = |name: &str, attributes| DevnetEvent::new(format!("akash.market.v1.{name}"), attributes);
     Some(match fact {
         ChainEvent::DeploymentCreated { id } => {
             let hash = hash(context.hash.unwrap_or(&[0; 32]));
@@ -200,11 +200,11 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
         ChainEvent::ProviderUpdated { owner } => {
             let name = if context.is_new { "Created" } else { "Updated" };
             let kind = format!("akash.provider.v1beta4.EventProvider{name}");
-            Event::new(kind, vec![quoted("owner", owner)])
+            DevnetEvent::new(kind, vec![quoted("owner", owner)])
         }
         ChainEvent::AuditChanged { auditor, owner } => {
             let attributes = vec![quoted("auditor", auditor), quoted("owner", owner)];
-            Event::new("akash.audit.v1.EventTrustedAuditorCreated", attributes)
+            DevnetEvent::new("akash.audit.v1.EventTrustedAuditorCreated", attributes)
         }
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => return None,
         // Clients of this chain would miss the event, so it must not be ignored silently.
@@ -216,10 +216,10 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
 }
 
 /// Returns the untyped event `message`, the first event of a transaction message.
-pub(super) fn message(type_url: &str, signer: &Address) -> Event {
+pub(super) fn message(type_url: &str, signer: &Address) -> DevnetEvent {
     // `/akash.market.v1beta5.MsgCreateBid` belongs to the module `market`.
     let module = type_url.split('.').nth(1).unwrap_or_default();
-    Event::new(
+    DevnetEvent::new(
         "message",
         vec![
             ("action", type_url.to_owned()),

@@ -12,7 +12,7 @@ const CONDITIONS_MAX: usize = 32;
 pub(super) type Facts = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum ConditionOperator {
     Equal,
     Less,
     LessOrEqual,
@@ -25,7 +25,7 @@ enum Operator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
     key: String,
-    operator: Operator,
+    operator: ConditionOperator,
     value: String,
 }
 
@@ -39,7 +39,7 @@ impl Filter {
     /// # Errors
     /// Returns an error text with the position of the syntax error, in the format of an Akash node.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
-        let mut reader = Reader { query, at: 0 };
+        let mut reader = FilterParser { query, at: 0 };
         let mut conditions = Vec::new();
         loop {
             conditions.push(reader.condition()?);
@@ -60,7 +60,7 @@ impl Filter {
     /// Returns the value in the condition `key = value`, or `None` without such a condition.
     pub(super) fn only(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|c| c.key == key);
-        let found = found.find(|c| c.operator == Operator::Equal);
+        let found = found.find(|c| c.operator == ConditionOperator::Equal);
         found.map(|c| c.value.as_str())
     }
 }
@@ -71,12 +71,13 @@ impl Condition {
             return false;
         };
         match self.operator {
-            Operator::Exists => true,
-            Operator::Contains => values.iter().any(|v| v.contains(&self.value)),
-            Operator::Equal => values.contains(&self.value),
-            Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
-                values.iter().any(|v| self.compares(v))
-            }
+            ConditionOperator::Exists => true,
+            ConditionOperator::Contains => values.iter().any(|v| v.contains(&self.value)),
+            ConditionOperator::Equal => values.contains(&self.value),
+            ConditionOperator::Less
+            | ConditionOperator::LessOrEqual
+            | ConditionOperator::Greater
+            | ConditionOperator::GreaterOrEqual => values.iter().any(|v| self.compares(v)),
         }
     }
 
@@ -86,21 +87,21 @@ impl Condition {
             return false;
         };
         match self.operator {
-            Operator::Less => value < wanted,
-            Operator::LessOrEqual => value <= wanted,
-            Operator::Greater => value > wanted,
-            Operator::GreaterOrEqual => value >= wanted,
-            Operator::Equal | Operator::Contains | Operator::Exists => false,
+            ConditionOperator::Less => value < wanted,
+            ConditionOperator::LessOrEqual => value <= wanted,
+            ConditionOperator::Greater => value > wanted,
+            ConditionOperator::GreaterOrEqual => value >= wanted,
+            ConditionOperator::Equal | ConditionOperator::Contains | ConditionOperator::Exists => false,
         }
     }
 }
 
-struct Reader<'a> {
+struct FilterParser<'a> {
     query: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FilterParser<'a> {
     fn rest(&self) -> &'a str {
         self.query.get(self.at..).unwrap_or_default()
     }
@@ -136,18 +137,18 @@ impl<'a> Reader<'a> {
         self.at += key.len();
         // The longer ones first: `<=` starts with `<`.
         let operators = [
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("=", Operator::Equal),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
-            ("CONTAINS", Operator::Contains),
-            ("EXISTS", Operator::Exists),
+            ("<=", ConditionOperator::LessOrEqual),
+            (">=", ConditionOperator::GreaterOrEqual),
+            ("=", ConditionOperator::Equal),
+            ("<", ConditionOperator::Less),
+            (">", ConditionOperator::Greater),
+            ("CONTAINS", ConditionOperator::Contains),
+            ("EXISTS", ConditionOperator::Exists),
         ];
         let found = operators.into_iter().find(|(word, _)| self.word(word));
         let (_, operator) = found.ok_or_else(|| self.error("expected an operator"))?;
         let value = match operator {
-            Operator::Exists => String::new(),
+            ConditionOperator::Exists => String::new(),
             _ => self.value()?,
         };
         Ok(Condition {

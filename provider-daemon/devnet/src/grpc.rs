@@ -10,9 +10,9 @@
 //! | from the server itself (discovery) | `content-type` | `grpc-status`, `grpc-message` |
 //! | refusal before any state | `content-type`, `grpc-status`, `grpc-message` | none |
 
-use super::node::Node;
+use super::node::DevnetNode;
 use super::query::{Transport, execute};
-use super::serve::{Limits, Served};
+use super::serve::{Served, ServerLimits};
 use akash_provider_chain::Raw;
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::akash::discovery::v1::GetInfoRequest;
@@ -37,7 +37,7 @@ const HEIGHT: &str = "x-cosmos-block-height";
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) -> Served {
+pub(super) async fn connection(node: DevnetNode, stream: TcpStream, limits: ServerLimits) -> Served {
     let service = service_fn(move |request: Request<Incoming>| {
         let node = node.clone();
         async move { Ok::<_, Infallible>(respond(node, request, limits).await) }
@@ -51,7 +51,7 @@ pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) ->
         .map_err(Into::into)
 }
 
-async fn respond(node: Node, request: Request<Incoming>, limits: Limits) -> Response<Body> {
+async fn respond(node: DevnetNode, request: Request<Incoming>, limits: ServerLimits) -> Response<Body> {
     let requested = RawQuery {
         node,
         path: request.uri().path().to_owned(),
@@ -87,7 +87,7 @@ fn move_status(response: Response<Body>) -> Response<Body> {
 }
 
 struct RawQuery {
-    node: Node,
+    node: DevnetNode,
     path: String,
 }
 

@@ -1,10 +1,10 @@
 //! JSON-RPC of the node over HTTP on one port: calls in request bodies, calls in URLs, and the upgrade to websockets.
 
-use super::node::Node;
+use super::node::DevnetNode;
 use super::rpc::{call, one, parameters};
-use super::rpc_call::{Call, Failure, envelope};
+use super::rpc_call::{JsonRpcCall, RpcFailure, envelope};
 use super::rpc_params::Params;
-use super::serve::{Limits, Served};
+use super::serve::{Served, ServerLimits};
 use super::socket;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 const BATCH_MAX: usize = 100;
 
 pub(super) async fn connection(
-    node: Node,
+    node: DevnetNode,
     stream: TcpStream,
-    limits: Limits,
+    limits: ServerLimits,
     stop: CancellationToken,
 ) -> Served {
     let service = service_fn(move |request: Request<Incoming>| {
@@ -42,9 +42,9 @@ pub(super) async fn connection(
 }
 
 async fn respond(
-    node: &Node,
+    node: &DevnetNode,
     request: Request<Incoming>,
-    limits: Limits,
+    limits: ServerLimits,
     stop: CancellationToken,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path().trim_start_matches('/').to_owned();
@@ -87,15 +87,15 @@ fn methods() -> String {
     "A node of a development network: CometBFT's JSON-RPC, and its websocket at /websocket.\n".to_owned()
 }
 
-async fn in_body(node: &Node, body: &[u8]) -> Value {
+async fn in_body(node: &DevnetNode, body: &[u8]) -> Value {
     let calls = match serde_json::from_slice::<Value>(body) {
         Ok(Value::Array(calls)) if calls.len() <= BATCH_MAX => calls,
         Ok(Value::Array(_)) => {
-            let failure = Failure::parse(format!("more than {BATCH_MAX} calls in one request"));
+            let failure = RpcFailure::parse(format!("more than {BATCH_MAX} calls in one request"));
             return envelope(&Value::Null, Err(failure));
         }
         Ok(call) => return value(node, call).await,
-        Err(error) => return envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
+        Err(error) => return envelope(&Value::Null, Err(RpcFailure::parse(error.to_string()))),
     };
     // In order, so that a call sees the effect of the previous one.
     let mut responses = Vec::new();
@@ -105,17 +105,17 @@ async fn in_body(node: &Node, body: &[u8]) -> Value {
     responses.into()
 }
 
-async fn value(node: &Node, value: Value) -> Value {
-    match serde_json::from_value::<Call>(value) {
+async fn value(node: &DevnetNode, value: Value) -> Value {
+    match serde_json::from_value::<JsonRpcCall>(value) {
         Ok(call) => {
             let id = call.id.clone();
             envelope(&id, one(node, call).await)
         }
-        Err(error) => envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
+        Err(error) => envelope(&Value::Null, Err(RpcFailure::parse(error.to_string()))),
     }
 }
 
-async fn in_address(node: &Node, method: &str, query: &str) -> Response<Full<Bytes>> {
+async fn in_address(node: &DevnetNode, method: &str, query: &str) -> Response<Full<Bytes>> {
     if parameters(method).is_none() {
         return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
     }
@@ -130,9 +130,9 @@ async fn in_address(node: &Node, method: &str, query: &str) -> Response<Full<Byt
 }
 
 fn upgrade(
-    node: &Node,
+    node: &DevnetNode,
     request: Request<Incoming>,
-    limits: Limits,
+    limits: ServerLimits,
     stop: CancellationToken,
 ) -> Response<Full<Bytes>> {
     let headers = request.headers();

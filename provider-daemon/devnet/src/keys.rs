@@ -1,7 +1,7 @@
 //! Throw-away keys of a development network, in a keyring that the Akash command-line tool `akash` can open.
 
 use akash_provider_chain::keyring::{
-    Backend, DEFAULT_PATH, Keyring, KeyringError, derive_key, generate_mnemonic,
+    DEFAULT_PATH, Keyring, KeyringBackend, KeyringError, derive_key, generate_mnemonic,
 };
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::types::Address;
@@ -77,7 +77,7 @@ impl Keys {
     /// The folder cannot be read, or the user's cache directory is unknown.
     pub fn open_existing(folder: Option<&Path>) -> Result<Self, KeysError> {
         let folder = folder_or_default(folder)?;
-        let keyring = Keyring::open(Backend::Test, &folder, None)?;
+        let keyring = Keyring::open(KeyringBackend::Test, &folder, None)?;
         Ok(Self { folder, keyring })
     }
 

@@ -50,9 +50,9 @@ pub mod wallet;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::error::listen_text;
 use akash_provider_core::types::{Dec, DecCoin, Height};
-use ante::Rules;
-use node::Node;
-use serve::Limits;
+use ante::AnteParams;
+use node::DevnetNode;
+use serve::ServerLimits;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -138,16 +138,16 @@ impl Devnet {
         let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
         let chain = config.chain;
         let node = chain.market(|market| {
-            let rules = Rules {
+            let rules = AnteParams {
                 chain_id: market.chain_id().to_owned(),
                 gas_price: config.gas_price,
                 takes_unordered: config.takes_unordered,
             };
-            Node::new(rules, market)
+            DevnetNode::new(rules, market)
         });
         chain.set_block_maker(node.maker());
         let stop = CancellationToken::new();
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         let (of_rpc, of_grpc, ending) = (node.clone(), node, stop.clone());
         let serve_rpc = move |stream, _| http::connection(of_rpc.clone(), stream, limits, ending.clone());
         let serve_grpc = move |stream, _| grpc::connection(of_grpc.clone(), stream, limits);

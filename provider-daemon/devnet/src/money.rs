@@ -4,7 +4,7 @@
 //! The order is the same as on the Akash network: a deposit is returned before the event of its bid; payouts follow the
 //! end of a lease and precede a new order; the end of a deployment first causes all payouts and refunds.
 
-use super::event::{Context, ESCROW, Event, transfer, typed};
+use super::event::{DevnetEvent, ESCROW, EventContext, transfer, typed};
 use super::tx::{Act, deployment};
 use akash_provider_core::market::{Market, TenantMsg};
 use akash_provider_core::types::{
@@ -64,7 +64,7 @@ impl MoneyBefore {
         act: &Act,
         facts: &[ChainEvent],
         height: Height,
-    ) -> Vec<Event> {
+    ) -> Vec<DevnetEvent> {
         let mut events = Vec::new();
         let mut payouts = self.payouts(market);
         if facts
@@ -82,7 +82,7 @@ impl MoneyBefore {
             }
             let hash = self.deployment.as_ref().and_then(|id| market.deployment(id));
             let hash = hash.map(|d| d.deployment.hash);
-            let context = Context {
+            let context = EventContext {
                 hash: hash.as_ref(),
                 is_new: self.is_new,
             };
@@ -96,7 +96,7 @@ impl MoneyBefore {
         events
     }
 
-    fn payouts(&self, market: &Market) -> Vec<Event> {
+    fn payouts(&self, market: &Market) -> Vec<DevnetEvent> {
         let mut events = Vec::new();
         for (id, before) in &self.withdrawn {
             let amount = withdrawn(market, id).saturating_sub(*before);
@@ -110,7 +110,7 @@ impl MoneyBefore {
     }
 
     /// Returns the transfer events of refunds, one for each deposit with an unspent part.
-    fn refunds(&self, market: &Market) -> Vec<Event> {
+    fn refunds(&self, market: &Market) -> Vec<DevnetEvent> {
         let Some(id) = &self.deployment else {
             return Vec::new();
         };
@@ -141,7 +141,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
 }
 
 /// Returns the transfer events for the return of a bid deposit. The provider of the bid receives the deposit.
-fn returned(market: &Market, id: &BidId) -> Vec<Event> {
+fn returned(market: &Market, id: &BidId) -> Vec<DevnetEvent> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
         transfer(ESCROW, id.provider.as_str(), &d.coin).to_vec()
@@ -149,7 +149,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
 }
 
 /// Returns the transfer events for the refunded deposits of losing bids.
-fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
+fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<DevnetEvent> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {
         let deposit = market
@@ -163,7 +163,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
 }
 
 /// Returns the transfer events of the amounts that the signer pays.
-fn paid(act: &Act) -> Vec<Event> {
+fn paid(act: &Act) -> Vec<DevnetEvent> {
     match act {
         Act::Provider(Msg::CreateBid { id, deposit, .. }) => {
             transfer(id.provider.as_str(), ESCROW, deposit).to_vec()

@@ -7,12 +7,12 @@
 //! ```
 //! Changes that are made directly on the chain appear in the next block as one transaction without a signature.
 
-use super::ante::{Nonces, Pending, Rules, Stage, View};
-use super::block::{Block, IncludedTx};
-use super::deliver::{Ledger, TxResult};
-use super::event::{Context, typed};
-use super::refusal::Refusal;
-use super::tx::Tx;
+use super::ante::{AnteContext, AnteMode, AnteParams, MempoolState, Nonces};
+use super::block::{DevnetBlock, IncludedTx};
+use super::deliver::{DeliverState, TxResult};
+use super::event::{EventContext, typed};
+use super::refusal::TxRefusal;
+use super::tx::DecodedTx;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::{TxBody, TxRaw};
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::chain::BlockMaker;
@@ -43,15 +43,15 @@ const SUBSCRIBER_BLOCKS: usize = 200;
 
 /// State of the market after a block.
 #[derive(Debug, Clone)]
-pub(super) struct State {
+pub(super) struct MarketState {
     pub(super) market: Arc<Market>,
 }
 
 /// Handle to the state of the node. Clones share the state.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    inner: Arc<Mutex<Inner>>,
-    blocks: broadcast::Sender<Arc<Block>>,
+pub(super) struct DevnetNode {
+    inner: Arc<Mutex<DevnetChain>>,
+    blocks: broadcast::Sender<Arc<DevnetBlock>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,19 +69,19 @@ pub(super) enum MempoolError {
     /// The mempool is full. Contains the number of transactions, for the error text.
     Full(usize),
     /// The transaction fails the checks.
-    Refused(Refusal),
+    Refused(TxRefusal),
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
-    rules: Rules,
-    blocks: VecDeque<Arc<Block>>,
-    states: VecDeque<(Height, State)>,
-    current: State,
+pub(super) struct DevnetChain {
+    rules: AnteParams,
+    blocks: VecDeque<Arc<DevnetBlock>>,
+    states: VecDeque<(Height, MarketState)>,
+    current: MarketState,
     index: HashMap<TxHash, (Height, usize)>,
     nonces: Nonces,
-    waiting: Vec<Tx>,
-    pending: Pending,
+    waiting: Vec<DecodedTx>,
+    pending: MempoolState,
     recent: RecentHashes,
     /// Transactions of the block in progress.
     landed: Vec<IncludedTx>,
@@ -107,15 +107,15 @@ impl RecentHashes {
     }
 }
 
-impl Node {
+impl DevnetNode {
     /// Creates a node that stores only the newest block of a market.
-    pub(super) fn new(rules: Rules, market: &Market) -> Self {
+    pub(super) fn new(rules: AnteParams, market: &Market) -> Self {
         let (height, time) = (market.height(), market.time());
-        let block = Block::new(&rules.chain_id, height, time, Vec::new(), None);
-        let state = State {
+        let block = DevnetBlock::new(&rules.chain_id, height, time, Vec::new(), None);
+        let state = MarketState {
             market: Arc::new(market.clone()),
         };
-        let inner = Inner {
+        let inner = DevnetChain {
             rules,
             blocks: VecDeque::from([Arc::new(block)]),
             states: VecDeque::from([(height, state.clone())]),
@@ -123,7 +123,7 @@ impl Node {
             index: HashMap::new(),
             nonces: Nonces::default(),
             waiting: Vec::new(),
-            pending: Pending::default(),
+            pending: MempoolState::default(),
             recent: RecentHashes::default(),
             landed: Vec::new(),
         };
@@ -133,18 +133,18 @@ impl Node {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DevnetChain> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a receiver of the blocks completed after this call.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Block>> {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<DevnetBlock>> {
         self.blocks.subscribe()
     }
 
     /// Returns the callback that completes the blocks of this node.
     pub(super) fn maker(&self) -> impl BlockMaker {
-        Maker(self.clone())
+        NodeBlockMaker(self.clone())
     }
 
     /// Adds a transaction to the mempool.
@@ -154,18 +154,18 @@ impl Node {
         if self.lock().recent.all.contains(&hash) {
             return Err(MempoolError::Duplicate);
         }
-        let tx = Tx::decode(bytes).map_err(MempoolError::Refused)?;
+        let tx = DecodedTx::decode(bytes).map_err(MempoolError::Refused)?;
         self.lock().take(tx)
     }
 
     /// Executes a transaction on a copy of the state, and returns its gas and events.
-    pub(super) fn simulate(&self, bytes: Bytes) -> Result<(Tx, TxResult), (Refusal, u64)> {
-        let tx = Tx::decode(bytes).map_err(|refusal| (refusal, 0))?;
+    pub(super) fn simulate(&self, bytes: Bytes) -> Result<(DecodedTx, TxResult), (TxRefusal, u64)> {
+        let tx = DecodedTx::decode(bytes).map_err(|refusal| (refusal, 0))?;
         // The lock is only held for the check. Execution on a copy would block broadcasts.
         let (rules, state, checked) = {
             let inner = self.lock();
             let state = inner.current.clone();
-            let checked = inner.view(&state).check(&tx, Stage::Simulate);
+            let checked = inner.view(&state).check(&tx, AnteMode::Simulate);
             (
                 inner.rules.clone(),
                 state,
@@ -173,7 +173,7 @@ impl Node {
             )
         };
         let mut market = Market::clone(&state.market);
-        let mut ledger = Ledger {
+        let mut ledger = DeliverState {
             rules: &rules,
             height: market.height() + 1,
             time: market.time(),
@@ -186,21 +186,21 @@ impl Node {
         if result.code == 0 {
             return Ok((tx, result));
         }
-        let refusal = Refusal::new(&result.codespace, result.code, result.log);
+        let refusal = TxRefusal::new(&result.codespace, result.code, result.log);
         Err((refusal, result.gas_used))
     }
 }
 
-impl Inner {
-    pub(super) const fn rules(&self) -> &Rules {
+impl DevnetChain {
+    pub(super) const fn rules(&self) -> &AnteParams {
         &self.rules
     }
 
-    pub(super) fn newest(&self) -> Option<&Arc<Block>> {
+    pub(super) fn newest(&self) -> Option<&Arc<DevnetBlock>> {
         self.blocks.back()
     }
 
-    pub(super) fn oldest(&self) -> Option<&Arc<Block>> {
+    pub(super) fn oldest(&self) -> Option<&Arc<DevnetBlock>> {
         self.blocks.front()
     }
 
@@ -208,18 +208,18 @@ impl Inner {
         self.newest().map_or(0, |b| b.height)
     }
 
-    pub(super) fn block(&self, height: Height) -> Option<&Arc<Block>> {
+    pub(super) fn block(&self, height: Height) -> Option<&Arc<DevnetBlock>> {
         let first = self.oldest()?.height;
         let at = usize::try_from(height.checked_sub(first)?).ok()?;
         self.blocks.get(at)
     }
 
     /// Returns the blocks, oldest first.
-    pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = &Arc<Block>> {
+    pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = &Arc<DevnetBlock>> {
         self.blocks.iter()
     }
 
-    pub(super) fn find(&self, hash: &TxHash) -> Option<(&Arc<Block>, usize)> {
+    pub(super) fn find(&self, hash: &TxHash) -> Option<(&Arc<DevnetBlock>, usize)> {
         let (height, index) = self.index.get(hash)?;
         Some((self.block(*height)?, *index))
     }
@@ -229,7 +229,7 @@ impl Inner {
     }
 
     /// Returns the state after the block at a height, or the newest state for height 0.
-    pub(super) fn state(&self, requested: Height) -> Result<(Height, State), NoState> {
+    pub(super) fn state(&self, requested: Height) -> Result<(Height, MarketState), NoState> {
         let newest = self.height();
         let at = if requested == 0 { newest } else { requested };
         if at > newest {
@@ -248,9 +248,9 @@ impl Inner {
         }
     }
 
-    fn view<'a>(&'a self, state: &'a State) -> View<'a> {
+    fn view<'a>(&'a self, state: &'a MarketState) -> AnteContext<'a> {
         let (height, time) = self.newest().map_or((0, BlockTime(0)), |b| (b.height, b.time));
-        View {
+        AnteContext {
             rules: &self.rules,
             market: &state.market,
             nonces: &self.nonces,
@@ -260,7 +260,7 @@ impl Inner {
         }
     }
 
-    fn take(&mut self, tx: Tx) -> Result<TxHash, MempoolError> {
+    fn take(&mut self, tx: DecodedTx) -> Result<TxHash, MempoolError> {
         // Checked again under this lock: two clients that sent the same bytes may both have passed the first check.
         if self.recent.all.contains(&tx.hash) {
             return Err(MempoolError::Duplicate);
@@ -270,7 +270,7 @@ impl Inner {
             return Err(MempoolError::Full(self.waiting.len()));
         }
         let state = self.current.clone();
-        let checked = self.view(&state).check(&tx, Stage::Check);
+        let checked = self.view(&state).check(&tx, AnteMode::Check);
         let checked = checked.map_err(MempoolError::Refused)?;
         self.pending.add(&tx.signer, &checked);
         let hash = tx.hash;
@@ -285,9 +285,9 @@ impl Inner {
         let mut facts = Vec::new();
         market.begin_block(time);
         // All pending transactions go into this block, so from here on the market itself contains their spending.
-        self.pending = Pending::default();
+        self.pending = MempoolState::default();
         for tx in std::mem::take(&mut self.waiting) {
-            let mut ledger = Ledger {
+            let mut ledger = DeliverState {
                 rules: &self.rules,
                 market,
                 nonces: &mut self.nonces,
@@ -305,7 +305,7 @@ impl Inner {
         facts
     }
 
-    fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool) -> Arc<Block> {
+    fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool) -> Arc<DevnetBlock> {
         let (height, time) = (market.height(), market.time());
         let mut txs = std::mem::take(&mut self.landed);
         let changed = touched || !txs.is_empty() || !direct.is_empty();
@@ -315,7 +315,7 @@ impl Inner {
             self.index.insert(tx.hash, (height, index));
         }
         let last = self.newest().filter(|b| b.height + 1 == height);
-        let block = Block::new(&self.rules.chain_id, height, time, txs, last.map(|b| &**b));
+        let block = DevnetBlock::new(&self.rules.chain_id, height, time, txs, last.map(|b| &**b));
         let block = Arc::new(block);
         if last.is_none() {
             // Blocks were created without this node; the stored ones must have no gaps.
@@ -326,7 +326,7 @@ impl Inner {
         self.remove_old_blocks();
         // An empty block leaves the state unchanged. A copy for each would evict the few different ones.
         if changed {
-            let state = State {
+            let state = MarketState {
                 market: Arc::new(market.clone()),
             };
             self.current = state.clone();
@@ -361,7 +361,7 @@ fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
             ChainEvent::DeploymentCreated { id } => market.deployment(id).map(|d| d.deployment.hash),
             _ => None,
         };
-        let context = Context {
+        let context = EventContext {
             hash: hash.as_ref(),
             is_new: false,
         };
@@ -388,9 +388,9 @@ fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     })
 }
 
-struct Maker(Node);
+struct NodeBlockMaker(DevnetNode);
 
-impl BlockMaker for Maker {
+impl BlockMaker for NodeBlockMaker {
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent> {
         self.0.lock().execute(market, time)
     }

@@ -3,7 +3,7 @@
 pub(super) mod cosmos;
 mod records;
 
-use super::node::{NoState, Node, State};
+use super::node::{DevnetNode, MarketState, NoState};
 use akash_provider_chain::convert::Malformed;
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
@@ -130,7 +130,7 @@ pub(super) enum Transport {
 
 /// Executes a query on the state after the block at a height, or on the newest state for height 0.
 pub(super) fn execute(
-    node: &Node,
+    node: &DevnetNode,
     transport: Transport,
     path: &str,
     data: &[u8],
@@ -180,15 +180,15 @@ fn handle<M: Method + Default>(
 
 /// Position of a record in a sorted list: a rank, such as the state of the record, and the ID of the record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place<I>(usize, I);
+struct ListPosition<I>(usize, I);
 
-impl<I: Display> Display for Place<I> {
+impl<I: Display> Display for ListPosition<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.0, self.1)
     }
 }
 
-impl<I: FromStr> FromStr for Place<I> {
+impl<I: FromStr> FromStr for ListPosition<I> {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -251,4 +251,4 @@ fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, Qu
         .ok_or_else(|| QueryError::status(Code::InvalidArgument, "invalid state value"))
 }
 
-type At<'a> = &'a State;
+type At<'a> = &'a MarketState;

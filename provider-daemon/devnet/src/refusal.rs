@@ -3,7 +3,7 @@
 use akash_provider_core::market::Rejection;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct TxRefusal {
     pub(super) space: String,
     pub(super) code: u32,
     pub(super) log: String,
@@ -12,7 +12,7 @@ pub(super) struct Refusal {
 /// Error code for a message handler that panicked.
 const PANIC: u32 = 111_222;
 
-impl Refusal {
+impl TxRefusal {
     pub(super) fn new(space: &str, code: u32, log: impl Into<String>) -> Self {
         Self {
             space: space.to_owned(),

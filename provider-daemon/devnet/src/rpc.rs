@@ -1,12 +1,12 @@
 //! JSON-RPC methods of the node with their parameters and results.
 
-use super::block::{Block, node_id, rfc3339, validator};
-use super::event::Event;
+use super::block::{DevnetBlock, node_id, rfc3339, validator};
+use super::event::DevnetEvent;
 use super::filter::{Facts, Filter};
-use super::node::{Inner, MempoolError, Node};
+use super::node::{DevnetChain, DevnetNode, MempoolError};
 use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
 use super::query::{Transport, execute};
-use super::rpc_call::{Call, Failure};
+use super::rpc_call::{JsonRpcCall, RpcFailure};
 use super::rpc_params::Params;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::Height;
@@ -40,7 +40,7 @@ pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Calls one of the methods that [`parameters`] lists. Only `broadcast_tx_commit` waits for a block.
-pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<Value, Failure> {
+pub(super) async fn call(node: &DevnetNode, method: &str, params: &Params) -> Result<Value, RpcFailure> {
     match method {
         "status" => Ok(status(&node.lock())),
         "health" => Ok(json!({})),
@@ -80,15 +80,15 @@ pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<V
         "abci_query" => abci_query(node, params),
         "broadcast_tx_sync" | "broadcast_tx_async" => broadcast(node, params, method == "broadcast_tx_async"),
         "broadcast_tx_commit" => commit(node, params).await,
-        _ => Err(Failure::no_method()),
+        _ => Err(RpcFailure::no_method()),
     }
 }
 
 /// Executes one call from a request body or a websocket. Refuses an unknown method before the parameters are
 /// parsed.
-pub(super) async fn one(node: &Node, request: Call) -> Result<Value, Failure> {
+pub(super) async fn one(node: &DevnetNode, request: JsonRpcCall) -> Result<Value, RpcFailure> {
     let Some(names) = parameters(&request.method) else {
-        return Err(Failure::no_method());
+        return Err(RpcFailure::no_method());
     };
     let params = Params::from_json(request.params, names)?;
     call(node, &request.method, &params).await
@@ -98,7 +98,7 @@ fn hex(hash: &[u8]) -> String {
     HEXUPPER.encode(hash)
 }
 
-fn status(inner: &Inner) -> Value {
+fn status(inner: &DevnetChain) -> Value {
     let (Some(newest), Some(oldest)) = (inner.newest(), inner.oldest()) else {
         return Value::Null;
     };
@@ -128,7 +128,7 @@ fn status(inner: &Inner) -> Value {
     })
 }
 
-fn discovery(inner: &Inner) -> Value {
+fn discovery(inner: &DevnetChain) -> Value {
     let module = |(module, version): &(&str, &str)| json!({"module": module, "version": version});
     let modules: Vec<Value> = MODULES.iter().map(module).collect();
     let version = |api: &&str| json!({"api_version": api, "modules": modules, "features": null});
@@ -142,7 +142,7 @@ fn discovery(inner: &Inner) -> Value {
     })
 }
 
-fn abci_info(inner: &Inner) -> Value {
+fn abci_info(inner: &DevnetChain) -> Value {
     let hash = inner.newest().map(|b| BASE64.encode(&b.app_hash));
     json!({"response": {
         "data": "akash",
@@ -152,7 +152,7 @@ fn abci_info(inner: &Inner) -> Value {
     }})
 }
 
-fn unconfirmed(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+fn unconfirmed(inner: &DevnetChain, params: &Params) -> Result<Value, RpcFailure> {
     let limit = params.number("limit")?.unwrap_or(SEARCH_DEFAULT).min(SEARCH_MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let (total, bytes) = (
@@ -169,28 +169,28 @@ fn unconfirmed(inner: &Inner, params: &Params) -> Result<Value, Failure> {
 }
 
 /// Returns the block at the requested height. Without this parameter, returns the newest block.
-fn block_at(node: &Node, params: &Params) -> Result<Arc<Block>, Failure> {
+fn block_at(node: &DevnetNode, params: &Params) -> Result<Arc<DevnetBlock>, RpcFailure> {
     let inner = node.lock();
     let newest = inner.height();
     let requested = params.number("height")?.unwrap_or(newest);
     if requested == 0 {
-        return Err(Failure::internal("height must be greater than 0, but got 0"));
+        return Err(RpcFailure::internal("height must be greater than 0, but got 0"));
     }
     if requested > newest {
         let text = format!(
             "height {requested} must be less than or equal to the current blockchain height {newest}"
         );
-        return Err(Failure::internal(text));
+        return Err(RpcFailure::internal(text));
     }
     let lowest = inner.oldest().map_or(0, |b| b.height);
     inner.block(requested).cloned().ok_or_else(|| {
-        Failure::internal(format!(
+        RpcFailure::internal(format!(
             "height {requested} is not available, lowest height is {lowest}"
         ))
     })
 }
 
-fn consensus_params(block: &Block) -> Value {
+fn consensus_params(block: &DevnetBlock) -> Value {
     json!({
         "block_height": block.height.to_string(),
         "consensus_params": {
@@ -207,7 +207,7 @@ fn consensus_params(block: &Block) -> Value {
     })
 }
 
-fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+fn blockchain(inner: &DevnetChain, params: &Params) -> Result<Value, RpcFailure> {
     let (newest, lowest) = (inner.height(), inner.oldest().map_or(0, |b| b.height));
     let last = params.number("maxHeight")?.filter(|h| *h > 0).unwrap_or(newest);
     let last = last.min(newest);
@@ -216,7 +216,7 @@ fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let first = first.max(last.saturating_sub(HEADERS_MAX - 1));
     if first > last {
         let text = format!("min height {first} can't be greater than max height {last}");
-        return Err(Failure::internal(text));
+        return Err(RpcFailure::internal(text));
     }
     let blocks = (first..=last).rev().filter_map(|height| inner.block(height));
     let metas = blocks.map(|block| {
@@ -232,15 +232,15 @@ fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     Ok(json!({"last_height": newest.to_string(), "block_metas": metas}))
 }
 
-fn find(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+fn find(inner: &DevnetChain, params: &Params) -> Result<Value, RpcFailure> {
     let bytes = params.bytes("hash")?;
     let hash = <[u8; 32]>::try_from(bytes.as_slice()).ok();
     let found = hash.and_then(|hash| inner.find(&TxHash(hash)));
     let found = found.and_then(|(block, index)| block.tx(index));
-    found.ok_or_else(|| Failure::internal(format!("tx ({}) not found", hex(&bytes))))
+    found.ok_or_else(|| RpcFailure::internal(format!("tx ({}) not found", hex(&bytes))))
 }
 
-pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
+pub(super) fn tx_facts(block: &DevnetBlock, index: usize) -> Facts {
     let mut facts = Facts::new();
     let Some(tx) = block.txs.get(index) else {
         return facts;
@@ -257,7 +257,7 @@ pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
     facts
 }
 
-pub(super) fn block_facts(block: &Block, kind: &str) -> Facts {
+pub(super) fn block_facts(block: &DevnetBlock, kind: &str) -> Facts {
     let mut facts = Facts::new();
     if kind != "NewBlockHeader" {
         add_events(&mut facts, &block.events());
@@ -266,7 +266,7 @@ pub(super) fn block_facts(block: &Block, kind: &str) -> Facts {
     facts
 }
 
-fn add_events(facts: &mut Facts, events: &[Event]) {
+fn add_events(facts: &mut Facts, events: &[DevnetEvent]) {
     for event in events {
         for (key, value) in &event.attributes {
             let key = format!("{}.{key}", event.kind);
@@ -275,11 +275,11 @@ fn add_events(facts: &mut Facts, events: &[Event]) {
     }
 }
 
-fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
+fn search(inner: &DevnetChain, params: &Params) -> Result<Value, RpcFailure> {
     let query = params.text("query")?.unwrap_or_default();
-    let filter = Filter::parse(&query).map_err(Failure::internal)?;
+    let filter = Filter::parse(&query).map_err(RpcFailure::internal)?;
     let order = params.text("order_by")?.unwrap_or_default();
-    let mut found: Vec<(&Arc<Block>, usize)> = Vec::new();
+    let mut found: Vec<(&Arc<DevnetBlock>, usize)> = Vec::new();
     let mut look = |block| add_matches(&mut found, &filter, block);
     // The usual search names its height. A lookup of that block avoids a scan of up to a
     // hundred thousand blocks.
@@ -294,7 +294,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
         "asc" | "" => {}
         _ => {
             let text = "expected order_by to be either `asc` or `desc` or empty";
-            return Err(Failure::internal(text));
+            return Err(RpcFailure::internal(text));
         }
     }
     let per_page = params
@@ -307,7 +307,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let page = params.number("page")?.unwrap_or(1);
     if page == 0 || page > pages {
         let text = format!("page should be within [1, {pages}] range, given {page}");
-        return Err(Failure::internal(text));
+        return Err(RpcFailure::internal(text));
     }
     let skipped = usize::try_from((page - 1) * per_page).unwrap_or(usize::MAX);
     let taken = usize::try_from(per_page).unwrap_or(usize::MAX);
@@ -316,7 +316,11 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     Ok(json!({"txs": txs, "total_count": total.to_string()}))
 }
 
-fn add_matches<'a>(found: &mut Vec<(&'a Arc<Block>, usize)>, filter: &Filter, block: &'a Arc<Block>) {
+fn add_matches<'a>(
+    found: &mut Vec<(&'a Arc<DevnetBlock>, usize)>,
+    filter: &Filter,
+    block: &'a Arc<DevnetBlock>,
+) {
     for index in 0..block.txs.len() {
         if filter.matches(&tx_facts(block, index)) {
             found.push((block, index));
@@ -324,7 +328,7 @@ fn add_matches<'a>(found: &mut Vec<(&'a Arc<Block>, usize)>, filter: &Filter, bl
     }
 }
 
-fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
+fn abci_query(node: &DevnetNode, params: &Params) -> Result<Value, RpcFailure> {
     let path = params.text("path")?.unwrap_or_default();
     let data = params.hex("data")?;
     let requested = params.number("height")?.unwrap_or(0);
@@ -350,17 +354,17 @@ fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
     }}))
 }
 
-fn refused_before(error: MempoolError) -> Result<(u32, String, String), Failure> {
+fn refused_before(error: MempoolError) -> Result<(u32, String, String), RpcFailure> {
     match error {
-        MempoolError::Duplicate => Err(Failure::internal("tx already exists in cache")),
-        MempoolError::Full(waiting) => Err(Failure::internal(format!(
+        MempoolError::Duplicate => Err(RpcFailure::internal("tx already exists in cache")),
+        MempoolError::Full(waiting) => Err(RpcFailure::internal(format!(
             "mempool is full: number of txs {waiting} (max: {waiting})"
         ))),
         MempoolError::Refused(refusal) => Ok((refusal.code, refusal.space, refusal.log)),
     }
 }
 
-fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Failure> {
+fn broadcast(node: &DevnetNode, params: &Params, is_async: bool) -> Result<Value, RpcFailure> {
     let bytes = Bytes::from(params.bytes("tx")?);
     let hash = TxHash::new(&bytes);
     let (code, space, log) = match node.take(bytes) {
@@ -374,7 +378,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
     Ok(json!({"code": code, "data": "", "log": log, "codespace": space, "hash": hash.to_string()}))
 }
 
-async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
+async fn commit(node: &DevnetNode, params: &Params) -> Result<Value, RpcFailure> {
     let bytes = Bytes::from(params.bytes("tx")?);
     let hash = TxHash::new(&bytes);
     // Subscribed before the broadcast: the block may follow at once, and would be missed.
@@ -403,7 +407,7 @@ async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
         None
     };
     let landed = tokio::time::timeout(COMMIT_TIME, landed).await.ok().flatten();
-    let late = || Failure::internal("timed out waiting for tx to be included in a block");
+    let late = || RpcFailure::internal("timed out waiting for tx to be included in a block");
     let (height, result) = landed.ok_or_else(late)?;
     Ok(
         json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": height.to_string()}),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const NO_ID: i64 = -1;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Call {
+pub(super) struct JsonRpcCall {
     #[serde(default)]
     pub(super) id: Value,
     pub(super) method: String,
@@ -17,13 +17,13 @@ pub(super) struct Call {
 
 /// Error response of a JSON-RPC call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RpcFailure {
     code: i64,
     message: &'static str,
     data: String,
 }
 
-impl Failure {
+impl RpcFailure {
     /// Creates the JSON-RPC error for a failure of a method.
     pub(super) fn internal(data: impl Into<String>) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
+pub(super) fn envelope(id: &Value, result: Result<Value, RpcFailure>) -> Value {
     let id = if id.is_null() { json!(NO_ID) } else { id.clone() };
     match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),

@@ -6,7 +6,7 @@
 //! | text | string | quoted string |
 //! | bytes | base64 | `0x` and hexadecimal digits, or a quoted string |
 
-use super::rpc_call::Failure;
+use super::rpc_call::RpcFailure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ pub(super) enum Params {
 
 impl Params {
     /// Parses the parameters of a JSON call, by name or by position.
-    pub(super) fn from_json(params: Option<Value>, names: &[&str]) -> Result<Self, Failure> {
+    pub(super) fn from_json(params: Option<Value>, names: &[&str]) -> Result<Self, RpcFailure> {
         match params {
             None | Some(Value::Null) => Ok(Self::Json(Map::new())),
             Some(Value::Object(map)) => Ok(Self::Json(map)),
@@ -29,7 +29,7 @@ impl Params {
                 let named = names.iter().map(|name| (*name).to_owned()).zip(values);
                 Ok(Self::Json(named.collect()))
             }
-            Some(_) => Err(Failure::params("parameters are an object or a list")),
+            Some(_) => Err(RpcFailure::params("parameters are an object or a list")),
         }
     }
 
@@ -51,7 +51,7 @@ impl Params {
         }
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Failure> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, RpcFailure> {
         if let Some(text) = self.uri(name) {
             return Ok(Some(unquoted(text).unwrap_or(text).to_owned()));
         }
@@ -62,7 +62,7 @@ impl Params {
         }
     }
 
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, RpcFailure> {
         let text = match (self.uri(name), self.json(name)) {
             (Some(text), _) => unquoted(text).unwrap_or(text).to_owned(),
             (None, None) => return Ok(None),
@@ -75,7 +75,7 @@ impl Params {
         }
         // A wider type, to distinguish a negative number from an invalid one as nodes do.
         match text.parse::<i128>() {
-            Ok(number) if number < 0 => Err(Failure::internal(format!(
+            Ok(number) if number < 0 => Err(RpcFailure::internal(format!(
                 "{name} must be greater than 0, but got {number}"
             ))),
             Ok(number) => u64::try_from(number)
@@ -86,7 +86,7 @@ impl Params {
     }
 
     /// Returns the bytes of a parameter, which JSON encodes as base64.
-    pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
+    pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, RpcFailure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);
         }
@@ -95,7 +95,7 @@ impl Params {
     }
 
     /// Returns the bytes of a parameter. The JSON value consists of hexadecimal digits.
-    pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
+    pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, RpcFailure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);
         }
@@ -106,8 +106,8 @@ impl Params {
     }
 }
 
-fn wrong(name: &str, what: &str) -> Failure {
-    Failure::params(format!(
+fn wrong(name: &str, what: &str) -> RpcFailure {
+    RpcFailure::params(format!(
         "error converting json params to arguments: {name} is not {what}"
     ))
 }
@@ -116,7 +116,7 @@ fn unquoted(text: &str) -> Option<&str> {
     text.strip_prefix('"')?.strip_suffix('"')
 }
 
-fn uri_bytes(name: &str, text: &str) -> Result<Vec<u8>, Failure> {
+fn uri_bytes(name: &str, text: &str) -> Result<Vec<u8>, RpcFailure> {
     if let Some(digits) = text.strip_prefix("0x") {
         let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
         return bytes.map_err(|_| wrong(name, "hexadecimal digits"));

@@ -18,7 +18,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct ServerLimits {
     /// Maximum size of a request in bytes. The limit is sufficient for the largest transaction in hexadecimal
     /// digits or base64.
     pub(super) request_bytes: usize,
@@ -28,7 +28,7 @@ pub(super) struct Limits {
     pub(super) request_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             request_bytes: 4 << 20,

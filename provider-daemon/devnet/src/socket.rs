@@ -1,12 +1,12 @@
 //! Websocket with calls and subscriptions. A slow client loses events, as on Akash nodes.
 
-use super::block::Block;
-use super::event::Event;
+use super::block::DevnetBlock;
+use super::event::DevnetEvent;
 use super::filter::{Facts, Filter};
-use super::node::Node;
+use super::node::DevnetNode;
 use super::rpc::{block_facts, one, tx_facts};
-use super::rpc_call::{Call, Failure, envelope};
-use super::serve::Limits;
+use super::rpc_call::{JsonRpcCall, RpcFailure, envelope};
+use super::serve::ServerLimits;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -36,12 +36,17 @@ struct Subscription {
     filter: Filter,
 }
 
-pub(super) async fn serve(node: Node, stream: TokioIo<Upgraded>, limits: Limits, stop: CancellationToken) {
+pub(super) async fn serve(
+    node: DevnetNode,
+    stream: TokioIo<Upgraded>,
+    limits: ServerLimits,
+    stop: CancellationToken,
+) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(limits.request_bytes))
         .max_frame_size(Some(limits.request_bytes));
     let stream = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
-    let mut socket = Socket {
+    let mut socket = RpcWebsocket {
         blocks: node.subscribe(),
         node,
         stream,
@@ -56,14 +61,14 @@ pub(super) async fn serve(node: Node, stream: TokioIo<Upgraded>, limits: Limits,
     }
 }
 
-struct Socket {
-    node: Node,
+struct RpcWebsocket {
+    node: DevnetNode,
     stream: Stream,
-    blocks: broadcast::Receiver<Arc<Block>>,
+    blocks: broadcast::Receiver<Arc<DevnetBlock>>,
     subscriptions: Vec<Subscription>,
 }
 
-impl Socket {
+impl RpcWebsocket {
     async fn run(&mut self) -> Result<(), Error> {
         loop {
             tokio::select! {
@@ -94,10 +99,10 @@ impl Socket {
     }
 
     async fn message(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let call = match serde_json::from_slice::<Call>(bytes) {
+        let call = match serde_json::from_slice::<JsonRpcCall>(bytes) {
             Ok(call) => call,
             Err(error) => {
-                let failure = Failure::parse(error.to_string());
+                let failure = RpcFailure::parse(error.to_string());
                 return self.send(&envelope(&Value::Null, Err(failure))).await;
             }
         };
@@ -114,19 +119,19 @@ impl Socket {
         self.send(&envelope(&id, result)).await
     }
 
-    fn subscribe(&mut self, call: &Call) -> Result<Value, Failure> {
+    fn subscribe(&mut self, call: &JsonRpcCall) -> Result<Value, RpcFailure> {
         let query = query(call)?;
         if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
             let text = format!("max_subscriptions_per_client {SUBSCRIPTIONS_MAX} reached");
-            return Err(Failure::internal(text));
+            return Err(RpcFailure::internal(text));
         }
         // Before it is parsed, because the time of parsing grows with the length.
         if query.len() > QUERY_MAX {
-            return Err(Failure::internal("maximum query length exceeded"));
+            return Err(RpcFailure::internal("maximum query length exceeded"));
         }
-        let filter = Filter::parse(&query).map_err(Failure::internal)?;
+        let filter = Filter::parse(&query).map_err(RpcFailure::internal)?;
         if self.subscriptions.iter().any(|s| s.query == query) {
-            return Err(Failure::internal("already subscribed"));
+            return Err(RpcFailure::internal("already subscribed"));
         }
         self.subscriptions.push(Subscription {
             id: call.id.clone(),
@@ -136,17 +141,17 @@ impl Socket {
         Ok(json!({}))
     }
 
-    fn unsubscribe(&mut self, call: &Call) -> Result<Value, Failure> {
+    fn unsubscribe(&mut self, call: &JsonRpcCall) -> Result<Value, RpcFailure> {
         let query = query(call)?;
         let before = self.subscriptions.len();
         self.subscriptions.retain(|s| s.query != query);
         if self.subscriptions.len() == before {
-            return Err(Failure::internal("subscription not found"));
+            return Err(RpcFailure::internal("subscription not found"));
         }
         Ok(json!({}))
     }
 
-    async fn notify(&mut self, block: &Block) -> Result<(), Error> {
+    async fn notify(&mut self, block: &DevnetBlock) -> Result<(), Error> {
         for kind in BLOCK_KINDS {
             let facts = block_facts(block, kind);
             let frames = self.frames(&facts, kind, || block_value(block, kind));
@@ -185,7 +190,7 @@ impl Socket {
     }
 }
 
-fn query(call: &Call) -> Result<String, Failure> {
+fn query(call: &JsonRpcCall) -> Result<String, RpcFailure> {
     let query = match &call.params {
         Some(Value::Object(params)) => params.get("query"),
         Some(Value::Array(params)) => params.first(),
@@ -194,15 +199,15 @@ fn query(call: &Call) -> Result<String, Failure> {
     let query = query.and_then(Value::as_str);
     query
         .map(str::to_owned)
-        .ok_or_else(|| Failure::params("the parameter `query` is a text"))
+        .ok_or_else(|| RpcFailure::params("the parameter `query` is a text"))
 }
 
-fn block_value(block: &Block, kind: &str) -> Value {
+fn block_value(block: &DevnetBlock, kind: &str) -> Value {
     match kind {
         "NewBlock" => block.new_block(),
         "NewBlockHeader" => json!({"header": block.header()}),
         _ => {
-            let events: Vec<Value> = block.events().iter().map(Event::json).collect();
+            let events: Vec<Value> = block.events().iter().map(DevnetEvent::json).collect();
             json!({
                 "height": block.height.to_string(),
                 "events": events,

@@ -1,6 +1,6 @@
 //! Decoding of transactions, and the checks that need no chain state.
 
-use super::refusal::Refusal;
+use super::refusal::TxRefusal;
 use akash_provider_chain::convert::{self, Malformed};
 use akash_provider_chain::proto::cosmos::bank::v1beta1::MsgSend;
 use akash_provider_chain::proto::cosmos::crypto::secp256k1::PubKey;
@@ -34,14 +34,14 @@ pub(super) enum Act {
 
 /// Message of a transaction, with its type URL.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct TxMessage {
     pub(super) type_url: String,
     pub(super) act: Act,
 }
 
 /// Decoded transaction, together with the encoded bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Tx {
+pub(super) struct DecodedTx {
     pub(super) bytes: Bytes,
     pub(super) hash: TxHash,
     pub(super) raw: TxRaw,
@@ -49,43 +49,46 @@ pub(super) struct Tx {
     pub(super) signer: Address,
     pub(super) info: SignerInfo,
     pub(super) fee: Fee,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<TxMessage>,
 }
 
-fn parse_error(text: &str) -> Refusal {
-    Refusal::sdk(2, format!("{text}: tx parse error"))
+fn parse_error(text: &str) -> TxRefusal {
+    TxRefusal::sdk(2, format!("{text}: tx parse error"))
 }
 
-fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
+fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, TxRefusal> {
     M::decode(bytes).map_err(|e| parse_error(&e.to_string()))
 }
 
-impl Tx {
+impl DecodedTx {
     /// Decodes a transaction with one signer. Refusals here do not depend on the chain state.
-    pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, TxRefusal> {
         // Before decoding: decoded messages take several times the memory of their bytes.
         if bytes.len() > TX_BYTES_MAX {
             let n = bytes.len();
-            return Err(Refusal::sdk(21, format!("tx too large: {n} bytes: tx too large")));
+            return Err(TxRefusal::sdk(
+                21,
+                format!("tx too large: {n} bytes: tx too large"),
+            ));
         }
         let raw: TxRaw = decode(&bytes)?;
         let body: TxBody = decode(&raw.body_bytes)?;
         let auth: AuthInfo = decode(&raw.auth_info_bytes)?;
         if body.messages.is_empty() {
-            return Err(Refusal::sdk(
+            return Err(TxRefusal::sdk(
                 18,
                 "must contain at least one message: invalid request",
             ));
         }
         if body.messages.len() > MESSAGES_MAX {
-            return Err(Refusal::sdk(18, "too many messages: invalid request"));
+            return Err(TxRefusal::sdk(18, "too many messages: invalid request"));
         }
         let steps = body.messages.iter().map(step).collect::<Result<Vec<_>, _>>()?;
         let signer = one_signer(&steps)?;
         let mut infos = auth.signer_infos;
         let info = if infos.len() == 1 { infos.pop() } else { None };
         let info = info.ok_or_else(|| {
-            Refusal::sdk(
+            TxRefusal::sdk(
                 4,
                 "wrong number of signers; expected 1, got another number: unauthorized",
             )
@@ -114,7 +117,7 @@ impl Tx {
     }
 
     /// Returns the coins of the fee, in the same sequence as in the transaction. The list can be empty.
-    pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
+    pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, TxRefusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();
             let amount = amount.filter(|_| !coin.denom.is_empty());
@@ -124,10 +127,10 @@ impl Tx {
             })
         });
         let coins: Option<Vec<Coin>> = coins.collect();
-        coins.ok_or_else(|| Refusal::sdk(13, "invalid fee provided: insufficient fee"))
+        coins.ok_or_else(|| TxRefusal::sdk(13, "invalid fee provided: insufficient fee"))
     }
 
-    pub(super) fn public_key(&self) -> Result<Option<Vec<u8>>, Refusal> {
+    pub(super) fn public_key(&self) -> Result<Option<Vec<u8>>, TxRefusal> {
         let Some(any) = &self.info.public_key else {
             return Ok(None);
         };
@@ -139,23 +142,23 @@ impl Tx {
     }
 }
 
-fn malformed(error: &Malformed) -> Refusal {
-    Refusal::sdk(18, format!("{error}: invalid request"))
+fn malformed(error: &Malformed) -> TxRefusal {
+    TxRefusal::sdk(18, format!("{error}: invalid request"))
 }
 
-fn step(any: &Any) -> Result<Step, Refusal> {
+fn step(any: &Any) -> Result<TxMessage, TxRefusal> {
     let act = act(any)?;
     let act = act.ok_or_else(|| parse_error(&format!("unable to resolve type URL {}", any.type_url)))?;
     if let Act::Provider(msg) = &act {
         check_message(msg)?;
     }
-    Ok(Step {
+    Ok(TxMessage {
         type_url: any.type_url.clone(),
         act,
     })
 }
 
-fn act(any: &Any) -> Result<Option<Act>, Refusal> {
+fn act(any: &Any) -> Result<Option<Act>, TxRefusal> {
     if let Some(msg) = convert::from_any(any).map_err(|e| malformed(&e))? {
         return Ok(Some(Act::Provider(msg)));
     }
@@ -170,7 +173,7 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     let coins = msg.amount.iter().map(|coin| {
         let text = format!("{}{}", coin.amount, coin.denom);
         let coin = text.parse::<Coin>().ok().filter(|c| c.amount > 0);
-        coin.ok_or_else(|| Refusal::sdk(10, format!("{text}: invalid coins")))
+        coin.ok_or_else(|| TxRefusal::sdk(10, format!("{text}: invalid coins")))
     });
     Ok(Some(Act::Send {
         from: address("from_address", &msg.from_address)?,
@@ -180,28 +183,28 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
 }
 
 /// Performs the checks that need no state of the chain.
-fn check_message(msg: &Msg) -> Result<(), Refusal> {
+fn check_message(msg: &Msg) -> Result<(), TxRefusal> {
     match msg {
         Msg::CreateBid { price, .. } if price.amount.is_zero() => {
-            Err(Refusal::new("market", 19, "invalid bid: zero price"))
+            Err(TxRefusal::new("market", 19, "invalid bid: zero price"))
         }
         Msg::CloseBid { reason, .. } | Msg::StartReclaim { reason, .. } if !reason.is_providers() => {
             let code = reason.code();
             let log = format!("value \"{code}\" range 10000..19999: invalid lease closed reason");
-            Err(Refusal::new("market", 33, log))
+            Err(TxRefusal::new("market", 33, log))
         }
         _ => Ok(()),
     }
 }
 
-fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
+fn one_signer(steps: &[TxMessage]) -> Result<Address, TxRefusal> {
     let mut signers = steps.iter().map(|step| signer(&step.act));
     let first = signers.next().cloned();
     if signers.any(|other| Some(other) != first.as_ref()) {
         let text = "transactions of several signers are not supported: invalid request";
-        return Err(Refusal::sdk(18, text));
+        return Err(TxRefusal::sdk(18, text));
     }
-    first.ok_or_else(|| Refusal::sdk(18, "must contain at least one message: invalid request"))
+    first.ok_or_else(|| TxRefusal::sdk(18, "must contain at least one message: invalid request"))
 }
 
 pub(super) const fn signer(act: &Act) -> &Address {

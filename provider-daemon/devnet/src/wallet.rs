@@ -5,7 +5,7 @@
 
 use akash_provider_chain::gas::{FeeError, GasConfig};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, TxHash, sign};
+use akash_provider_chain::signer::{Ordering, SignedTx, SigningAccount, TxFee, TxHash, sign};
 use akash_provider_chain::tx::api::{Code, IncludedTx, Simulation, Submission, TxApi};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, Coin, Height};
@@ -112,14 +112,14 @@ impl Wallet {
         let tip = self.api.sync_info().await?;
         let minimum = self.api.min_gas_prices().await?;
         let price = self.gas.price_at(&minimum)?;
-        let sign_with = |gas_limit, price: Price| {
+        let sign_with = |gas_limit, price: TxFee| {
             let (ordering, expires) = self.nonce(tip.time);
-            let account = Account {
+            let account = SigningAccount {
                 key: &self.key,
                 number: account.number,
                 chain_id: &tip.chain_id,
             };
-            let price = Price { gas_limit, ..price };
+            let price = TxFee { gas_limit, ..price };
             (sign(&account, messages.clone(), ordering, &price), expires)
         };
         let (trial, _) = sign_with(TRIAL_GAS, self.gas.price(TRIAL_GAS, price));

@@ -18,11 +18,11 @@ pub mod token;
 mod validity;
 
 pub use crate::clock::Clock;
-pub use access::{Access, DeploymentGrant, Identity, Scope, Scopes, Services, Target};
+pub use access::{Access, AccessTarget, DeploymentGrant, Identity, Scope, Scopes, Services};
 pub use certificates::ClientCertificate;
 pub(crate) use validity::CredentialValidity;
 
-use super::settings::Limits;
+use super::settings::GatewayLimits;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::Address;
@@ -30,7 +30,7 @@ use certificates::Certificates;
 use claims::{ClaimFault, Claims};
 use issuers::Issuers;
 use lookups::Lookups;
-use memory::Memory;
+use memory::AuthStore;
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;
@@ -124,7 +124,7 @@ impl From<ClaimFault> for Denial {
 
 /// Credentials of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Credentials<'a> {
+pub struct RequestCredentials<'a> {
     /// The `Authorization` header, if there is one.
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if any.
@@ -159,9 +159,9 @@ impl Authenticator {
     pub(crate) fn new(
         provider: Address,
         chain: Arc<dyn ChainQuery>,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn AuthStore>,
         lifetime_max: Option<Duration>,
-        limits: &Limits,
+        limits: &GatewayLimits,
         clock: Clock,
     ) -> Self {
         let lookups = Arc::new(Lookups::new(limits.unknown_per_network));
@@ -185,7 +185,7 @@ impl Authenticator {
     /// The credentials are invalid, or cannot be checked.
     pub(crate) async fn identify(
         &self,
-        credentials: Credentials<'_>,
+        credentials: RequestCredentials<'_>,
     ) -> Result<Option<Arc<Identity>>, Denial> {
         match (credentials.header, credentials.certificate) {
             (None, None) => Ok(None),

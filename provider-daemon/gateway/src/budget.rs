@@ -29,12 +29,12 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
 
 /// Counter of requests per minute for each IP network.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct RequestBudget {
     taken: Cache<IpAddr, Arc<AtomicU32>>,
     most: u32,
 }
 
-impl Budget {
+impl RequestBudget {
     pub(super) fn new(most: u32) -> Self {
         Self {
             taken: Cache::builder()
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn budget_is_per_network_and_minute() {
-        let budget = Budget::new(3);
+        let budget = RequestBudget::new(3);
         let taken = (0..5).filter(|host| budget.take(v6(1, *host))).count();
         assert_eq!(taken, 3);
         assert!(budget.is_spent(v6(1, 99)) && !budget.is_spent(v6(2, 0)));
@@ -135,7 +135,7 @@ mod tests {
         let taken = [old, mapped, old, mapped].into_iter().filter(|a| budget.take(*a));
         assert_eq!(taken.count(), 3);
         assert!(budget.take("10.0.0.2".parse().unwrap()));
-        assert!(!Budget::new(0).take(old));
+        assert!(!RequestBudget::new(0).take(old));
     }
 
     #[test]

@@ -15,26 +15,26 @@ use tokio::time::{Sleep, sleep};
 
 /// Number of open calls on one connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls {
+pub(super) struct OpenCalls {
     open: Arc<watch::Sender<usize>>,
 }
 
 /// Open call. Dropping this value counts the call as closed.
 #[derive(Debug)]
-pub(super) struct Call(Arc<watch::Sender<usize>>);
+pub(super) struct OpenCall(Arc<watch::Sender<usize>>);
 
 /// Response body of a call. The call counts as open until the body is dropped.
 #[derive(Debug)]
 pub(super) struct CallBody<B> {
     body: B,
-    _call: Call,
+    _call: OpenCall,
 }
 
-impl Calls {
+impl OpenCalls {
     /// Counts a call as open until the returned value is dropped.
-    pub(super) fn start(&self) -> Call {
+    pub(super) fn start(&self) -> OpenCall {
         self.open.send_modify(|open| *open += 1);
-        Call(Arc::clone(&self.open))
+        OpenCall(Arc::clone(&self.open))
     }
 
     /// Waits until there has been no open call for the duration `time`.
@@ -54,13 +54,13 @@ impl Calls {
     }
 }
 
-impl Call {
+impl OpenCall {
     pub(super) const fn attach<B>(self, body: B) -> CallBody<B> {
         CallBody { body, _call: self }
     }
 }
 
-impl Drop for Call {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_is_idle_after_the_whole_time_without_a_call() {
-        let calls = Calls::default();
+        let calls = OpenCalls::default();
         let second = Duration::from_secs(1);
         let mut idle = Box::pin(calls.idle_for(LIMIT));
         let mut is_idle = async |within| timeout(within, &mut idle).await.is_ok();

@@ -40,7 +40,7 @@ const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Classes of connections, from low to high. Lower classes are closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
+enum ConnectionClass {
     Anonymous,
     Account,
     Leased,
@@ -48,16 +48,16 @@ enum Class {
 
 #[derive(Debug)]
 pub(crate) struct Connections {
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     counters: GatewayCounters,
 }
 
 #[derive(Debug)]
-struct Table {
+struct ConnectionTable {
     /// Counter that increases with each new connection and each use of a connection. An entry with a higher
     /// value was used later.
     clock: u64,
-    open: HashMap<u64, Entry>,
+    open: HashMap<u64, OpenConnection>,
     /// Number of connections without a live lease, for each IP network.
     unleased: HashMap<IpAddr, usize>,
     of_account: HashMap<Address, usize>,
@@ -76,10 +76,10 @@ struct Places {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct OpenConnection {
     port: Port,
     network: IpAddr,
-    class: Class,
+    class: ConnectionClass,
     account: Option<Address>,
     used: u64,
     close: CancellationToken,
@@ -111,7 +111,7 @@ impl Connections {
     /// Creates an empty table. `rest` and `grpc` are the maximum numbers of connections on the two ports.
     /// `unleased_max` is the maximum number of connections without a live lease, per IP network.
     pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
-        let table = Table {
+        let table = ConnectionTable {
             clock: 0,
             open: HashMap::new(),
             unleased: HashMap::new(),
@@ -137,17 +137,17 @@ impl Connections {
         let mut table = self.lock();
         if table.count_of(network) >= table.unleased_max {
             table.close_least(
-                |e| e.network == network && e.class < Class::Leased,
+                |e| e.network == network && e.class < ConnectionClass::Leased,
                 |e| (e.class, e.used),
             );
         }
         let (number, close) = (table.tick(), CancellationToken::new());
         table.add(
             number,
-            Entry {
+            OpenConnection {
                 port,
                 network,
-                class: Class::Anonymous,
+                class: ConnectionClass::Anonymous,
                 account: None,
                 used: number,
                 close: close.clone(),
@@ -174,15 +174,23 @@ impl Connections {
         // Reserved for the probes of this machine, so that a flood from many networks does not close them.
         let keeps_local = local.count() <= table.ports[port as usize].local_reserved;
         let anonymous = table.least(
-            |e| e.port == port && e.class == Class::Anonymous && !(keeps_local && e.network == LOCAL),
+            |e| {
+                e.port == port
+                    && e.class == ConnectionClass::Anonymous
+                    && !(keeps_local && e.network == LOCAL)
+            },
             |e| (Reverse(table.count_of(e.network)), e.used),
         );
-        let victim =
-            anonymous.or_else(|| table.least(|e| e.port == port && e.class == Class::Account, |e| e.used));
+        let victim = anonymous.or_else(|| {
+            table.least(
+                |e| e.port == port && e.class == ConnectionClass::Account,
+                |e| e.used,
+            )
+        });
         victim.is_some_and(|number| table.close(number))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         // The counts are right after each step, and a panic of another task must not stop the gateway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +199,11 @@ impl Connections {
 impl Connection {
     /// Records an authenticated request of an account, and whether the account has a live lease.
     pub(crate) fn used_by(&self, account: &Address, is_leased: bool) {
-        let class = if is_leased { Class::Leased } else { Class::Account };
+        let class = if is_leased {
+            ConnectionClass::Leased
+        } else {
+            ConnectionClass::Account
+        };
         self.of.lock().authenticate(self.number, account, class);
     }
 
@@ -218,13 +230,13 @@ impl Places {
     }
 }
 
-impl Table {
+impl ConnectionTable {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    fn authenticate(&mut self, number: u64, account: &Address, class: Class) {
+    fn authenticate(&mut self, number: u64, account: &Address, class: ConnectionClass) {
         let used = self.tick();
         let Some(entry) = self.open.get_mut(&number) else {
             return;
@@ -235,9 +247,9 @@ impl Table {
             return;
         }
         // Anonymous until there is a place for its class.
-        self.reclassify(number, Class::Anonymous, None);
+        self.reclassify(number, ConnectionClass::Anonymous, None);
         let mine = self.count_of_account(account);
-        let most = if class == Class::Leased {
+        let most = if class == ConnectionClass::Leased {
             LEASED_OF_ACCOUNT
         } else {
             UNLEASED_OF_ACCOUNT
@@ -252,11 +264,14 @@ impl Table {
     /// Closes an authenticated connection on `port` in favor of a new connection of `class`. `mine` is the
     /// number of connections of the account that opens the new connection. Returns false if no connection may
     /// be closed.
-    fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
-        if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
+    fn displace_for(&mut self, port: Port, class: ConnectionClass, mine: usize) -> bool {
+        if self.close_least(
+            |e| e.port == port && e.class == ConnectionClass::Account,
+            |e| e.used,
+        ) {
             return true;
         }
-        let of = |e: &Entry| {
+        let of = |e: &OpenConnection| {
             e.account
                 .as_ref()
                 .map_or(0, |account| self.count_of_account(account))
@@ -264,14 +279,23 @@ impl Table {
         let victim = self.least(
             // The difference must be at least two. Otherwise two accounts would repeatedly close each other's last
             // connection.
-            |e| e.port == port && class == Class::Leased && e.class == Class::Leased && of(e) > mine + 1,
+            |e| {
+                e.port == port
+                    && class == ConnectionClass::Leased
+                    && e.class == ConnectionClass::Leased
+                    && of(e) > mine + 1
+            },
             |e| (Reverse(of(e)), e.used),
         );
         victim.is_some_and(|number| self.close(number))
     }
 
     /// Returns the closable connection for which the function `order` returns the lowest value.
-    fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
+    fn least<K: Ord>(
+        &self,
+        may_close: impl Fn(&OpenConnection) -> bool,
+        order: impl Fn(&OpenConnection) -> K,
+    ) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));
         first.map(|(number, _)| *number)
@@ -279,8 +303,8 @@ impl Table {
 
     fn close_least<K: Ord>(
         &mut self,
-        may_close: impl Fn(&Entry) -> bool,
-        order: impl Fn(&Entry) -> K,
+        may_close: impl Fn(&OpenConnection) -> bool,
+        order: impl Fn(&OpenConnection) -> K,
     ) -> bool {
         let first = self.least(may_close, order);
         first.is_some_and(|number| self.close(number))
@@ -295,12 +319,12 @@ impl Table {
         })
     }
 
-    fn reclassify(&mut self, number: u64, class: Class, account: Option<&Address>) {
+    fn reclassify(&mut self, number: u64, class: ConnectionClass, account: Option<&Address>) {
         if let Some(entry) = self.remove(number) {
             let account = account.cloned();
             self.add(
                 number,
-                Entry {
+                OpenConnection {
                     class,
                     account,
                     ..entry
@@ -317,8 +341,8 @@ impl Table {
         self.of_account.get(account).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, number: u64, entry: Entry) {
-        if entry.class < Class::Leased {
+    fn add(&mut self, number: u64, entry: OpenConnection) {
+        if entry.class < ConnectionClass::Leased {
             *self.unleased.entry(entry.network).or_insert(0) += 1;
         }
         if let Some(account) = &entry.account {
@@ -328,9 +352,9 @@ impl Table {
         self.open.insert(number, entry);
     }
 
-    fn remove(&mut self, number: u64) -> Option<Entry> {
+    fn remove(&mut self, number: u64) -> Option<OpenConnection> {
         let entry = self.open.remove(&number)?;
-        if entry.class < Class::Leased {
+        if entry.class < ConnectionClass::Leased {
             decrement(&mut self.unleased, &entry.network);
         }
         if let Some(account) = &entry.account {

@@ -6,7 +6,7 @@
 
 use super::auth::claims::{self, Claims};
 use super::auth::token::Token;
-use super::auth::{Access, Clock, Scope, Services, Target};
+use super::auth::{Access, AccessTarget, Clock, Scope, Services};
 use super::stream;
 use super::tls::client_certificate;
 use akash_provider_chain::cert;
@@ -15,10 +15,10 @@ use akash_provider_core::types::Address;
 use std::time::Duration;
 
 /// Function that parses an input. The function panics if an invariant is broken.
-pub type Reader = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// Fuzz targets, each with the name of its corpus.
-pub const TARGETS: [(&str, Reader); 5] = [
+pub const TARGETS: [(&str, FuzzTarget); 5] = [
     ("certificate", certificate),
     ("frames", frames),
     ("jwt", jwt),
@@ -66,7 +66,7 @@ fn judge(value: &serde_json::Value, provider: &Address) {
         token_id: None,
         until: Duration::MAX,
     };
-    let everywhere = Scope::ALL.map(|s| identity.permits(s, Target::Deployment(0)));
+    let everywhere = Scope::ALL.map(|s| identity.permits(s, AccessTarget::Deployment(0)));
     match read.access {
         Access::Full => assert!(everywhere.iter().all(|s| *s == Some(Services::All))),
         Access::Scoped(scopes) => {

@@ -43,11 +43,11 @@ impl NamedService for ProviderRpc {
 }
 
 /// Call with a message that is not decoded yet.
-type Call = http::Request<tonic::body::Body>;
+type GrpcRequest = http::Request<tonic::body::Body>;
 type Streamed = BoxStream<'static, Result<Status, tonic::Status>>;
 
 impl ProviderRpc {
-    fn get_status(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+    fn get_status(&self, request: GrpcRequest) -> BoxFuture<'static, Response<tonic::body::Body>> {
         let app = Arc::clone(&self.app);
         let method = service_fn(move |_: tonic::Request<()>| {
             let app = Arc::clone(&app);
@@ -57,13 +57,13 @@ impl ProviderRpc {
         Box::pin(async move { Grpc::new(codec).unary(method, request).await })
     }
 
-    fn stream_status(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+    fn stream_status(&self, request: GrpcRequest) -> BoxFuture<'static, Response<tonic::body::Body>> {
         let method = StreamStatus(Arc::clone(&self.app), peer_of(&request));
         let codec = ProstCodec::<Status, ()>::default();
         Box::pin(async move { Grpc::new(codec).server_streaming(method, request).await })
     }
 
-    fn screen(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
+    fn screen(&self, request: GrpcRequest) -> BoxFuture<'static, Response<tonic::body::Body>> {
         let (app, peer) = (Arc::clone(&self.app), peer_of(&request));
         let pending_writes = peer
             .as_ref()
@@ -108,7 +108,7 @@ impl tonic::server::ServerStreamingService<()> for StreamStatus {
     }
 }
 
-impl Service<Call> for ProviderRpc {
+impl Service<GrpcRequest> for ProviderRpc {
     type Response = Response<tonic::body::Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
@@ -117,7 +117,7 @@ impl Service<Call> for ProviderRpc {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Call) -> Self::Future {
+    fn call(&mut self, request: GrpcRequest) -> Self::Future {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
         let reply = match method {
             "GetStatus" => self.get_status(request),

@@ -1,6 +1,6 @@
 //! State of the leader election, for the responses of a standby.
 
-use crate::rest::reply::{self, Reply};
+use crate::rest::reply::{self, RestReply};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
@@ -60,7 +60,7 @@ impl LeadershipSource {
 pub(crate) struct NotLeading;
 
 /// Adds the leader's address, if known, to the response of a standby.
-pub(crate) fn point(source: Option<&LeadershipSource>, reply: Reply) -> Reply {
+pub(crate) fn point(source: Option<&LeadershipSource>, reply: RestReply) -> RestReply {
     if reply.extensions().get::<NotLeading>().is_none() {
         return reply;
     }
@@ -94,13 +94,13 @@ mod tests {
         LeadershipSource::new(move || now.clone())
     }
 
-    fn refused() -> Reply {
+    fn refused() -> RestReply {
         let mut reply = reply::text(StatusCode::SERVICE_UNAVAILABLE, "a standby");
         reply.extensions_mut().insert(NotLeading);
         reply
     }
 
-    async fn words(reply: Reply) -> String {
+    async fn words(reply: RestReply) -> String {
         let bytes = reply.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(bytes.to_vec()).unwrap()
     }

@@ -25,9 +25,9 @@
 //! gateway.serve(shutdown).await;
 //! # Ok(()) }
 //! ```
-//! [`Settings::at`] sets defaults, also of [`Limits`]: every resource that an unauthenticated client can use has a
+//! [`GatewaySettings::at`] sets defaults, also of [`GatewayLimits`]: every resource that an unauthenticated client can use has a
 //! limit.
-//! [`auth::memory::Memory`] stores keys and certificates of tenants. The guide is `docs/gateway.md`.
+//! [`auth::memory::AuthStore`] stores keys and certificates of tenants. The guide is `docs/gateway.md`.
 
 pub mod auth;
 mod budget;
@@ -55,7 +55,7 @@ pub use leadership::{Leadership, LeadershipSource};
 pub use rest::reply::escaped;
 pub use rest::validate::DECLINE_JSON;
 pub use screening::Screening;
-pub use settings::{CertificateFiles, Limits, ProblemSource, Program, Settings};
+pub use settings::{CertificateFiles, GatewayLimits, GatewaySettings, ProblemSource, ProgramVersion};
 pub use statistics::{GatewayCounters, GatewayStatistics, PortStatistics, RequestKind, StreamKind};
 
 use akash_provider_chain::cert::OwnCertificate;
@@ -65,12 +65,12 @@ use akash_provider_core::error::{Error, ErrorKind, listen_text};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
 use auth::Authenticator;
-use auth::memory::Memory;
+use auth::memory::AuthStore;
 use axum::Router;
-use budget::{Budget, Shares};
+use budget::{RequestBudget, Shares};
 use clock::Clock;
 use connections::Connections;
-use listen::Listener;
+use listen::GatewayListener;
 use rest::status::{ProviderInfo, StatusCache};
 use std::fmt;
 use std::future::Future;
@@ -88,7 +88,7 @@ use tokio_util::task::TaskTracker;
 
 /// Provider, cluster, chain and store that the gateway needs.
 #[derive(Debug, Clone)]
-pub struct Ports {
+pub struct GatewayBackends {
     /// Running provider, which receives manifests and migrations and reports the status.
     pub handle: ProviderHandle,
     /// Cluster of the workloads, for logs, shells and lease statuses.
@@ -96,7 +96,7 @@ pub struct Ports {
     /// Chain, for certificates and keys of tenants, and for bid screening.
     pub chain: Arc<dyn ChainQuery>,
     /// Store of keys and certificates, for outages of the chain.
-    pub memory: Arc<dyn Memory>,
+    pub memory: Arc<dyn AuthStore>,
 }
 
 /// Reason why the gateway cannot start.
@@ -123,7 +123,7 @@ struct App {
     cluster: Arc<dyn Cluster>,
     auth: Arc<Authenticator>,
     status: StatusCache,
-    limits: Limits,
+    limits: GatewayLimits,
     stream_permits: StreamPermits,
     tasks: TaskTracker,
     /// Cancelled when the provider drains: open streams end, and new streams are refused.
@@ -135,7 +135,7 @@ struct App {
     notes: Vec<String>,
     problem: Option<ProblemSource>,
     leadership: Option<LeadershipSource>,
-    program: Program,
+    program: ProgramVersion,
     screenings: screening::ScreeningState,
     budgets: Budgets,
     counters: GatewayCounters,
@@ -146,18 +146,18 @@ struct App {
 /// Budgets per IP network for requests without authentication.
 struct Budgets {
     /// Budget of anonymous requests per minute.
-    requests: Budget,
+    requests: RequestBudget,
     /// Budget of bid screenings per minute, in groups.
-    screenings: Budget,
+    screenings: RequestBudget,
     /// Limit of concurrent gRPC status streams.
     status_streams: Arc<Shares>,
 }
 
 impl Budgets {
-    fn new(limits: &Limits) -> Self {
+    fn new(limits: &GatewayLimits) -> Self {
         Self {
-            requests: Budget::new(limits.requests_per_network),
-            screenings: Budget::new(limits.screenings_per_network),
+            requests: RequestBudget::new(limits.requests_per_network),
+            screenings: RequestBudget::new(limits.screenings_per_network),
             status_streams: Arc::new(Shares::new(limits.status_streams_per_network)),
         }
     }
@@ -212,7 +212,7 @@ pub struct Gateway {
     tls: Arc<Tls>,
     listener: TcpListener,
     grpc: Option<TcpListener>,
-    settings: Settings,
+    settings: GatewaySettings,
 }
 
 impl Gateway {
@@ -222,9 +222,9 @@ impl Gateway {
     /// Returns an error if an address cannot be bound, or a certificate cannot be used.
     pub async fn bind(
         provider: Address,
-        ports: Ports,
+        ports: GatewayBackends,
         own: &OwnCertificate,
-        settings: Settings,
+        settings: GatewaySettings,
     ) -> Result<Self, GatewayError> {
         let tls = Tls::new(own, settings.clock.clone())?;
         // Certificates are read before the ports are bound, so an invalid file is reported before a client can connect.
@@ -306,7 +306,7 @@ impl Gateway {
         Arc::clone(&self.tls)
     }
 
-    /// Serves until `shutdown` is cancelled. Open requests and streams then have at most [`Limits::grace`] to end.
+    /// Serves until `shutdown` is cancelled. Open requests and streams then have at most [`GatewayLimits::grace`] to end.
     pub async fn serve(self, shutdown: CancellationToken) {
         self.serve_through(shutdown.clone(), shutdown).await;
     }
@@ -328,7 +328,7 @@ impl Gateway {
         let places_of = [places.rest, places.grpc];
         let table = Connections::new(places_of, app.limits.unleased_per_network, app.counters.clone());
         let listener_for = |protocol, places| {
-            Arc::new(Listener {
+            Arc::new(GatewayListener {
                 tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
                 limits: app.limits.clone(),
@@ -377,7 +377,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
 }
 
 /// Reloads the public certificate each time its files change. Never returns.
-async fn follow_files(tls: &Tls, settings: &Settings) {
+async fn follow_files(tls: &Tls, settings: &GatewaySettings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;
     };

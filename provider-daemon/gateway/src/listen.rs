@@ -10,9 +10,9 @@
 mod plain;
 
 use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
-use super::calls::Calls;
+use super::calls::OpenCalls;
 use super::connections::{Connection, Connections, network_of};
-use super::settings::Limits;
+use super::settings::GatewayLimits;
 use super::statistics::{GatewayCounters, Port};
 use super::tls::{Protocol, Tls};
 use super::wire::{PendingWrites, Wire};
@@ -62,10 +62,10 @@ impl Peer {
 }
 
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct GatewayListener {
     pub(crate) tls: Arc<Tls>,
     pub(crate) auth: Arc<Authenticator>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) protocol: Protocol,
     pub(crate) counters: GatewayCounters,
@@ -84,8 +84,8 @@ impl Protocol {
     }
 }
 
-impl Listener {
-    /// Accepts connections until the gateway shuts down. Open connections then have at most [`Limits::grace`] to end.
+impl GatewayListener {
+    /// Accepts connections until the gateway shuts down. Open connections then have at most [`GatewayLimits::grace`] to end.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
         let (table, port) = (Arc::clone(&self.table), self.protocol.port());
@@ -215,7 +215,7 @@ impl Listener {
         // Each request carries its token; a certificate belongs to the whole connection.
         let validity = certificate
             .map(|c| CredentialValidity::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
-        let calls = Calls::default();
+        let calls = OpenCalls::default();
         let counting = calls.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
@@ -255,7 +255,7 @@ impl Listener {
     }
 
     /// Serves a connection until a shutdown, an invalid credential, or the completion of `idle`. Then only
-    /// open requests are served. Except in a shutdown, open requests are aborted after [`Limits::grace`].
+    /// open requests are served. Except in a shutdown, open requests are aborted after [`GatewayLimits::grace`].
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

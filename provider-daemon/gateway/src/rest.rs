@@ -38,7 +38,7 @@ use axum::middleware::{self, Next};
 use axum::routing::{MethodFilter, MethodRouter, any, get, on};
 use caller::Caller;
 use http::StatusCode;
-use reply::Reply;
+use reply::RestReply;
 use std::sync::Arc;
 
 /// Check that runs before the handler of a route.
@@ -150,7 +150,7 @@ pub(super) fn health_router(app: &Arc<App>) -> Router {
 }
 
 /// Identifies the caller before the body of the request is read.
-async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Reply {
+async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> RestReply {
     let from = Peer::ip(request.extensions().get());
     match Caller::from_request(&app, &request).await {
         // Only anonymous requests count: a tenant behind a shared address must not be slowed down by its neighbours.
@@ -164,14 +164,14 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
     }
 }
 
-async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Reply {
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> RestReply {
     if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
         return next.run(request).await;
     }
     too_many(&app)
 }
 
-fn too_many(app: &App) -> Reply {
+fn too_many(app: &App) -> RestReply {
     app.counters.count_over_budget();
     let words = "too many requests from this address; try again in a minute";
     reply::text(StatusCode::TOO_MANY_REQUESTS, words)

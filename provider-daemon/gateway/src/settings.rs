@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Settings of a gateway. Create this struct with [`Settings::at`], then change single fields.
+/// Settings of a gateway. Create this struct with [`GatewaySettings::at`], then change single fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Settings {
+pub struct GatewaySettings {
     /// Address of the port for REST and websockets (`gateway-listen-address`).
     pub listen: SocketAddr,
     /// Address of the gRPC port (`gateway-grpc-listen-address`). `None` disables gRPC.
@@ -27,7 +27,7 @@ pub struct Settings {
     /// Configuration of bid screening. `None` disables bid screening.
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
-    pub program: Program,
+    pub program: ProgramVersion,
     /// Texts that the response of `/readyz` contains, for example about missing features.
     pub notes: Vec<String>,
     /// Source of a problem that `/readyz` reports. The problem does not affect requests of tenants.
@@ -35,14 +35,14 @@ pub struct Settings {
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
     /// Limits for connections, requests and streams.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
     /// Counters of requests and connections. Use a clone to read the statistics of the gateway.
     pub counters: GatewayCounters,
     /// Clock for the validity of tokens and certificates.
     pub clock: Clock,
 }
 
-impl Settings {
+impl GatewaySettings {
     /// Returns the default settings, with `listen` as the address of REST and websockets.
     #[must_use]
     pub fn at(listen: SocketAddr) -> Self {
@@ -54,11 +54,11 @@ impl Settings {
             public_certificate: None,
             token_lifetime_max: None,
             screening: None,
-            program: Program::default(),
+            program: ProgramVersion::default(),
             notes: Vec::new(),
             problem: None,
             leadership: None,
-            limits: Limits::default(),
+            limits: GatewayLimits::default(),
             counters: GatewayCounters::default(),
             clock: Clock::default(),
         }
@@ -92,7 +92,7 @@ impl ProblemSource {
 
 /// Name and version of the program that serves the gateway, as `/version` reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramVersion {
     /// Name of the program: the field `server_name` of `/version`.
     pub name: &'static str,
     /// Version of the program, from its `Cargo.toml`.
@@ -101,7 +101,7 @@ pub struct Program {
     pub commit: &'static str,
 }
 
-impl Default for Program {
+impl Default for ProgramVersion {
     fn default() -> Self {
         Self {
             name: env!("CARGO_PKG_NAME"),
@@ -121,10 +121,10 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Limits of the gateway. Create this struct with `Limits::default()`, then change single fields.
+/// Limits of the gateway. Create this struct with `GatewayLimits::default()`, then change single fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct GatewayLimits {
     /// Maximum number of concurrent connections on each port, including streams. The limit of open files can
     /// reduce this maximum. A connection uses about 10 KiB.
     pub connections: usize,
@@ -181,7 +181,7 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         const SECOND: Duration = Duration::from_secs(1);
         Self {

@@ -11,17 +11,17 @@ mod socket;
 mod upgrade;
 
 use super::App;
-use super::auth::{Scope, Services, Target};
+use super::auth::{AccessTarget, Scope, Services};
 use super::rest::caller::{Caller, permit, unauthorized};
 use super::rest::path::LeasePath;
-use super::rest::reply::{self, Rejection, Reply};
+use super::rest::reply::{self, RejectionReply, RestReply};
 use super::statistics::StreamKind;
 use akash_provider_core::types::{Address, LeaseId};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use http::StatusCode;
 use query::Query;
-use socket::Socket;
+use socket::StreamSocket;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +30,7 @@ pub(super) async fn logs(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     unwrap_rejection(open_logs(&app, &caller, &path, request))
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn events(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     unwrap_rejection(open_events(&app, &caller, &path, request))
 }
 
@@ -48,11 +48,11 @@ pub(super) async fn shell(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     unwrap_rejection(open_shell(&app, &caller, &path, request))
 }
 
-fn unwrap_rejection(reply: Result<Reply, Rejection>) -> Reply {
+fn unwrap_rejection(reply: Result<RestReply, RejectionReply>) -> RestReply {
     reply.unwrap_or_else(|refused| *refused)
 }
 
@@ -61,12 +61,12 @@ fn open_logs(
     caller: &Caller,
     path: &LeasePath,
     request: Request,
-) -> Result<Reply, Rejection> {
+) -> Result<RestReply, RejectionReply> {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
     let query = Query::from_request(&request);
     let mut options = query.log_options()?;
-    let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
+    let services = permit(identity, Scope::Logs, AccessTarget::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     open(
         (app, StreamKind::Logs),
@@ -84,12 +84,12 @@ fn open_events(
     caller: &Caller,
     path: &LeasePath,
     request: Request,
-) -> Result<Reply, Rejection> {
+) -> Result<RestReply, RejectionReply> {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
     let query = Query::from_request(&request);
     let mut options = query.event_options()?;
-    let services = permit(identity, Scope::Events, Target::lease(&lease))?;
+    let services = permit(identity, Scope::Events, AccessTarget::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     open(
         (app, StreamKind::Events),
@@ -107,10 +107,10 @@ fn open_shell(
     caller: &Caller,
     path: &LeasePath,
     request: Request,
-) -> Result<Reply, Rejection> {
+) -> Result<RestReply, RejectionReply> {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
-    let services = permit(identity, Scope::Shell, Target::lease(&lease))?;
+    let services = permit(identity, Scope::Shell, AccessTarget::lease(&lease))?;
     let command = Query::from_request(&request).shell()?;
     // Before the upgrade, while the response is still an HTTP status; afterwards there are only close codes.
     if !services.contains(&command.request.service) {
@@ -136,8 +136,8 @@ fn open<F>(
     caller: &Caller,
     request: Request,
     lease: LeaseId,
-    run: impl FnOnce(Arc<App>, Box<Socket>, LeaseId) -> F + Send + 'static,
-) -> Result<Reply, Rejection>
+    run: impl FnOnce(Arc<App>, Box<StreamSocket>, LeaseId) -> F + Send + 'static,
+) -> Result<RestReply, RejectionReply>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -168,7 +168,7 @@ pub(super) fn fuzz_query(text: &str) {
 
 /// Returns the services of a stream; an empty list means all services. If `requested` is empty, returns the
 /// permitted services. Fails if a requested service is not permitted.
-fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
+fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, RejectionReply> {
     match services {
         Services::All => Ok(requested),
         // To the cluster, an empty list means all services.
@@ -188,7 +188,7 @@ struct StreamPermit {
     owner: Address,
 }
 
-fn stream_permit(app: &Arc<App>, lease: &LeaseId, kind: StreamKind) -> Result<StreamPermit, Rejection> {
+fn stream_permit(app: &Arc<App>, lease: &LeaseId, kind: StreamKind) -> Result<StreamPermit, RejectionReply> {
     let owner = lease.owner().clone();
     let mut taken = app
         .stream_permits

@@ -140,10 +140,10 @@ impl<S> Drop for Wire<S> {
 
 /// Semaphore permits of responses that are not completely written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
+pub(super) struct PendingWrites(Arc<Mutex<HeldPermits>>);
 
 #[derive(Debug, Default)]
-struct Pending {
+struct HeldPermits {
     permits: Vec<OwnedSemaphorePermit>,
     is_over: bool,
 }

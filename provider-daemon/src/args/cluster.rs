@@ -3,7 +3,7 @@
 use super::values;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, NodeSpec};
 use akash_provider_core::types::{Attribute, GroupSpec, Storage};
-use akash_provider_k8s::inventory::{Options, StorageOptions};
+use akash_provider_k8s::inventory::{CapacityOptions, StorageOptions};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,14 +41,14 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// Returns the options for the inventory of a real cluster.
     #[must_use]
-    pub fn inventory_options(&self) -> Options {
+    pub fn inventory_options(&self) -> CapacityOptions {
         let storage = StorageOptions {
             capacity: self.storage_class.iter().cloned().collect(),
             ..StorageOptions::default()
         };
-        Options {
+        CapacityOptions {
             storage,
-            ..Options::default()
+            ..CapacityOptions::default()
         }
     }
 

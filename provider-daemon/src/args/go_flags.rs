@@ -17,14 +17,14 @@ pub use table::TABLE;
 #[derive(Debug)]
 pub struct GoFlag {
     name: &'static str,
-    kind: Kind,
+    kind: FlagType,
     default: &'static str,
     effect: Effect,
 }
 
 /// Type of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlagType {
     /// `true` or `false`; `true` without a value.
     Bool,
     /// Duration in Go syntax, such as `1h30m`.
@@ -51,7 +51,7 @@ pub enum Effect {
 }
 
 impl GoFlag {
-    const fn supported(name: &'static str, kind: Kind, default: &'static str) -> Self {
+    const fn supported(name: &'static str, kind: FlagType, default: &'static str) -> Self {
         Self {
             name,
             kind,
@@ -60,7 +60,7 @@ impl GoFlag {
         }
     }
 
-    const fn ignored(name: &'static str, kind: Kind, default: &'static str, what: &'static str) -> Self {
+    const fn ignored(name: &'static str, kind: FlagType, default: &'static str, what: &'static str) -> Self {
         Self {
             name,
             kind,
@@ -77,7 +77,7 @@ impl GoFlag {
 
     /// Type of the value.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> FlagType {
         self.kind
     }
 
@@ -100,7 +100,7 @@ impl GoFlag {
             .help("Accepted for compatibility, without effect");
         match self.kind {
             // As in Go: the flag without a value is true, and a value follows `=`.
-            Kind::Bool => arg
+            FlagType::Bool => arg
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value("true"),
@@ -109,7 +109,7 @@ impl GoFlag {
     }
 }
 
-impl Kind {
+impl FlagType {
     const fn value_name(self) -> &'static str {
         match self {
             Self::Bool => "BOOL",
@@ -157,7 +157,7 @@ impl GoFlagArgs {
 impl SetFlag {
     /// Returns false for a boolean flag with the value false. Such a flag needs no notice.
     fn is_enabled(&self) -> bool {
-        self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
+        self.flag.kind != FlagType::Bool || super::values::go_bool(&self.value) != Ok(false)
     }
 }
 

@@ -7,7 +7,7 @@ use super::routes::{ControllerArg, RoutesArgs};
 use super::values;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::settings::{
-    CommitLevels, Drift, Egress, IngressMode, Isolation, ProxyPods, Settings,
+    CommitLevels, Drift, Egress, IngressMode, Isolation, KubeSettings, ProxyPods,
 };
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
@@ -171,9 +171,9 @@ impl KubernetesArgs {
 
     /// Returns the settings of the Kubernetes backend.
     #[must_use]
-    pub fn settings(&self, provider: Address, chain_id: &str) -> Settings {
+    pub fn settings(&self, provider: Address, chain_id: &str) -> KubeSettings {
         let level = |percent: u32| 1.0 + f64::from(percent) / 100.0;
-        Settings {
+        KubeSettings {
             chain_id: chain_id.to_owned(),
             manifest_namespace: self.k8s_manifest_ns.clone(),
             public_hostname: self.cluster_public_hostname.clone(),
@@ -216,7 +216,7 @@ impl KubernetesArgs {
             metallb_namespace: self.pool.metal_lb_namespace.clone(),
             call_timeout: self.kube_call_timeout,
             event_history: self.event_history,
-            ..Settings::new(provider)
+            ..KubeSettings::new(provider)
         }
     }
 }
@@ -240,7 +240,7 @@ mod tests {
         kubernetes: KubernetesArgs,
     }
 
-    fn settings(words: &[&str]) -> Settings {
+    fn settings(words: &[&str]) -> KubeSettings {
         let words = [&["test"], words].concat();
         let provider = Address::from_bytes(&[1; 20]).unwrap();
         Flags::try_parse_from(words)
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn has_the_defaults_of_the_backend() {
         let provider = Address::from_bytes(&[1; 20]).unwrap();
-        let (given, own) = (settings(&[]), Settings::new(provider));
+        let (given, own) = (settings(&[]), KubeSettings::new(provider));
         assert_eq!((&given.egress, given.quota), (&own.egress, own.quota));
         assert_eq!(given.plain_registry_passwords, own.plain_registry_passwords);
         assert_eq!((given.event_history, given.drift), (own.event_history, own.drift));

@@ -1,6 +1,6 @@
 //! Limits of the gateway for unauthenticated clients. A network is one IPv4 address or one /64 prefix of IPv6.
 
-use akash_provider_gateway::Limits;
+use akash_provider_gateway::GatewayLimits;
 use clap::{Args, value_parser};
 
 /// Limits for unauthenticated clients.
@@ -37,9 +37,9 @@ pub struct LimitArgs {
 impl LimitArgs {
     /// Returns the limits of the gateway, with defaults for limits without a flag.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> GatewayLimits {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);
-        let mut limits = Limits::default();
+        let mut limits = GatewayLimits::default();
         limits.connections = count(self.gateway_connections);
         limits.unleased_per_network = count(self.gateway_strangers);
         limits.requests_per_network = self.gateway_anonymous_requests;
@@ -62,7 +62,7 @@ mod tests {
         limits: LimitArgs,
     }
 
-    fn parsed(words: &[&str]) -> Result<Limits, clap::Error> {
+    fn parsed(words: &[&str]) -> Result<GatewayLimits, clap::Error> {
         let words = ["run"].iter().chain(words);
         Flags::try_parse_from(words).map(|flags| flags.limits.limits())
     }
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn sets_each_limit_or_its_default() {
         let usual = parsed(&[]).unwrap();
-        assert_eq!(usual, Limits::default());
-        let counts = |limits: &Limits| {
+        assert_eq!(usual, GatewayLimits::default());
+        let counts = |limits: &GatewayLimits| {
             let count = |number: usize| u32::try_from(number).unwrap();
             [
                 count(limits.connections),

@@ -18,9 +18,9 @@ use super::values;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::operators::hostname::Options;
+use akash_provider_k8s::operators::hostname::HostnameOperatorOptions;
 use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
-use akash_provider_k8s::operators::hostname::index::Plan;
+use akash_provider_k8s::operators::hostname::index::RoutePlan;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use common::{CommonArgs, DeletionLogArgs, RetryArgs};
@@ -148,10 +148,10 @@ impl HostnameArgs {
     ///
     /// # Errors
     /// Returns an error if flags contradict each other.
-    pub fn options(&self) -> anyhow::Result<Options> {
-        Ok(Options {
+    pub fn options(&self) -> anyhow::Result<HostnameOperatorOptions> {
+        Ok(HostnameOperatorOptions {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
-            plan: Plan {
+            plan: RoutePlan {
                 mode: self.routes.mode(),
                 issuer: self.issuer()?,
                 keep_other_routes: self.keep_other_routes,
@@ -162,7 +162,7 @@ impl HostnameArgs {
             patience: self.retry.policy(),
             prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
-            ..Options::default()
+            ..HostnameOperatorOptions::default()
         })
     }
 
@@ -206,7 +206,7 @@ mod tests {
         hostname: HostnameArgs,
     }
 
-    fn options(words: &[&str], implementation: Option<&str>) -> Options {
+    fn options(words: &[&str], implementation: Option<&str>) -> HostnameOperatorOptions {
         let implementation = implementation.map(|name| format!("--gateway-implementation={name}"));
         let words = ["test"].into_iter().chain(words.iter().copied());
         let words = words.chain(implementation.as_deref());
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn has_the_defaults_of_the_go_operator() {
-        let (given, own) = (options(&[], None), Options::default());
+        let (given, own) = (options(&[], None), HostnameOperatorOptions::default());
         assert_eq!((given.plan, given.handover), (own.plan, own.handover));
         assert_eq!(
             (given.patience, given.prune_interval),

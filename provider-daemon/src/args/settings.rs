@@ -15,14 +15,14 @@ use super::{Cli, Command as Chosen, ConfigCommand, RunArgs, show};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
-use keys::Keys;
+use keys::SettableFlags;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Settings from all settings files, and notes about invalid lines.
 #[derive(Debug, Default)]
 pub struct FileSettings {
-    entries: Vec<Entry>,
+    entries: Vec<SettingEntry>,
     /// Notes about lines that are not settings, for the log.
     notes: Vec<String>,
     /// Notes about lines with an unknown key, with suggestions.
@@ -31,7 +31,7 @@ pub struct FileSettings {
 
 /// Setting that a file contains.
 #[derive(Debug)]
-struct Entry {
+struct SettingEntry {
     flag: String,
     words: Vec<String>,
     key: String,
@@ -56,14 +56,14 @@ impl FileSettings {
     }
 
     fn read(files: &[PathBuf], command: &Command, matches: &ArgMatches) -> Result<Self, String> {
-        let keys = Keys::from_command(command);
+        let keys = SettableFlags::from_command(command);
         let mut found = Self::default();
         for file in files {
             let lines = node::read(file)?;
             keys.sort(lines, file, &mut found)?;
         }
         // Flags and variables take precedence over files.
-        let is_open = |entry: &Entry| {
+        let is_open = |entry: &SettingEntry| {
             let id = keys.id(&entry.flag).unwrap_or_default();
             matches!(matches.value_source(id), None | Some(ValueSource::DefaultValue))
         };
@@ -72,7 +72,7 @@ impl FileSettings {
     }
 
     /// Adds a setting, unless an earlier file sets the flag. Fails if the same file sets the flag twice.
-    fn push(&mut self, entry: Entry) -> Result<(), String> {
+    fn push(&mut self, entry: SettingEntry) -> Result<(), String> {
         match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
             Some(earlier) if earlier.file == entry.file => Err(format!(
                 "{}: `{}` and `{}` are the same setting; remove one of them",
@@ -94,7 +94,7 @@ impl FileSettings {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);
         let message = message.split("\n\nFor more").next().unwrap_or(message).trim();
-        let names = |entry: &&Entry| {
+        let names = |entry: &&SettingEntry| {
             let flag = format!("--{}", entry.flag);
             let mut after = message
                 .match_indices(&flag)

@@ -1,7 +1,7 @@
 //! Flags of `tools`, with the names and defaults of the Go provider.
 
 use super::values;
-use crate::hardware::Part;
+use crate::hardware::HardwarePart;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -89,12 +89,12 @@ pub enum PartArg {
 }
 
 impl PartArg {
-    pub(crate) const fn part(self) -> Part {
+    pub(crate) const fn part(self) -> HardwarePart {
         match self {
-            Self::Cpu => Part::Cpu,
-            Self::Gpu => Part::Gpu,
-            Self::Memory => Part::Memory,
-            Self::Pci => Part::Pci,
+            Self::Cpu => HardwarePart::Cpu,
+            Self::Gpu => HardwarePart::Gpu,
+            Self::Memory => HardwarePart::Memory,
+            Self::Pci => HardwarePart::Pci,
         }
     }
 }

@@ -4,7 +4,7 @@ pub mod tenant;
 
 use super::query::QueryOutput;
 use super::{AuditLogArgs, NodeArgs, SignerArgs, values};
-use akash_provider_chain::gas::{Ceilings, Scope};
+use akash_provider_chain::gas::{CeilingScope, Ceilings};
 use akash_provider_core::types::{Address, Dec};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::fmt::Display;
@@ -63,11 +63,11 @@ pub struct GasArgs {
     pub fee_granter: Option<Address>,
     /// Gas limits by kind of message, per transaction and per hour [default: ten times the usual gas]
     #[arg(long, value_name = "KIND=GAS", value_delimiter = ',', value_parser = ceiling::<u64>, global = true)]
-    pub gas_ceiling: Vec<(Scope, u64)>,
+    pub gas_ceiling: Vec<(CeilingScope, u64)>,
     /// Fee limits by kind of message, in the token of --gas-prices [default: gas limits times the highest gas
     /// price]
     #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',', value_parser = ceiling::<u128>, global = true)]
-    pub fee_ceiling: Vec<(Scope, u128)>,
+    pub fee_ceiling: Vec<(CeilingScope, u128)>,
 }
 
 impl GasArgs {
@@ -85,7 +85,7 @@ impl GasArgs {
     }
 }
 
-fn ceiling<T: FromStr<Err: Display>>(text: &str) -> Result<(Scope, T), String> {
+fn ceiling<T: FromStr<Err: Display>>(text: &str) -> Result<(CeilingScope, T), String> {
     let (kind, most) = text
         .split_once('=')
         .ok_or_else(|| format!("missing amount in `{text}`; expected KIND=AMOUNT, such as bid=1000000"))?;
@@ -294,13 +294,16 @@ mod tests {
             "transaction=7",
         ];
         let set = parsed(&words).unwrap().ceilings(price_max);
-        assert_eq!(set.get(Scope::Bid).gas, 2_000_000);
-        assert_eq!(set.get(Scope::Bid).fee, usual.get(Scope::Bid).fee);
+        assert_eq!(set.get(CeilingScope::Bid).gas, 2_000_000);
+        assert_eq!(set.get(CeilingScope::Bid).fee, usual.get(CeilingScope::Bid).fee);
         assert_eq!(
-            (set.get(Scope::Hour).gas, set.get(Scope::Transaction).fee),
+            (
+                set.get(CeilingScope::Hour).gas,
+                set.get(CeilingScope::Transaction).fee
+            ),
             (5, 7)
         );
-        assert_eq!(set.get(Scope::Close), usual.get(Scope::Close));
+        assert_eq!(set.get(CeilingScope::Close), usual.get(CeilingScope::Close));
         for (bad, why) in [
             ("bids=1", "bid, close"),
             ("bid", "bid=1000000"),

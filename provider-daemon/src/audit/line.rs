@@ -27,7 +27,7 @@ impl LineFormat {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stage {
+pub(super) enum AuditStage {
     /// The act follows.
     Intent,
     /// The act ended, or its result changed.
@@ -42,7 +42,7 @@ pub(super) struct AuditLine {
     /// ID of the act, the same for its intent and outcomes.
     pub(super) id: String,
     pub(super) act: String,
-    pub(super) stage: Stage,
+    pub(super) stage: AuditStage,
     pub(super) actor: ActorLine,
     pub(super) subject: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ impl AuditLine {
             time: format_time(wall_ms()),
             id: format!("{:x}-{}", format.started, entry.number),
             act: act.kind.name().to_owned(),
-            stage: outcome.map_or(Stage::Intent, |_| Stage::Outcome),
+            stage: outcome.map_or(AuditStage::Intent, |_| AuditStage::Outcome),
             actor: ActorLine::new(&act.actor),
             subject: bounded(&act.subject),
             reason: act.reason.as_deref().map(bounded),
@@ -154,7 +154,7 @@ impl AuditLine {
             time: format_time(since),
             id: format!("{:x}-{FAILURE}", format.started),
             act: "audit_log_failure".to_owned(),
-            stage: Stage::Outcome,
+            stage: AuditStage::Outcome,
             actor: ActorLine::new(&Actor::Provider),
             subject: bounded(&dir.display().to_string()),
             reason: None,

@@ -2,8 +2,8 @@
 
 use super::files::AuditSettings;
 use super::line::{AuditLine, LineFormat};
-use super::queue::{AuditHealth, Message, Shared};
-use super::writer::Writer;
+use super::queue::{AuditHealth, AuditMessage, AuditState};
+use super::writer::AuditWriter;
 use akash_provider_core::audit::{Act, Actor, AuditEntry, AuditLog, AuditedAct};
 use akash_provider_core::error::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -24,8 +24,8 @@ pub(crate) const HELP: &str =
 /// Handle of the audit log of a running provider. Clones share the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    queue: SyncSender<Message>,
-    shared: Arc<Shared>,
+    queue: SyncSender<AuditMessage>,
+    shared: Arc<AuditState>,
     format: LineFormat,
     writer: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -36,9 +36,9 @@ pub(crate) struct Audit {
 /// Returns an error if the thread cannot be started.
 pub(crate) fn start(settings: AuditSettings) -> std::io::Result<Audit> {
     let (queue, messages) = sync_channel(QUEUE);
-    let shared = Arc::<Shared>::default();
+    let shared = Arc::<AuditState>::default();
     let format = LineFormat::new();
-    let writer = Writer::new(settings, format.clone(), Arc::clone(&shared));
+    let writer = AuditWriter::new(settings, format.clone(), Arc::clone(&shared));
     let thread = thread::Builder::new().name("audit log".to_owned());
     let writer = thread.spawn(move || writer.run(&messages))?;
     Ok(Audit {
@@ -66,7 +66,7 @@ impl Audit {
         };
         let queue = self.queue;
         let ended = tokio::task::spawn_blocking(move || {
-            drop(queue.send(Message::End));
+            drop(queue.send(AuditMessage::End));
             writer.join()
         });
         if !matches!(tokio::time::timeout(LAST, ended).await, Ok(Ok(Ok(())))) {
@@ -85,7 +85,7 @@ impl Audit {
 impl AuditLog for Audit {
     async fn record(&self, entry: AuditEntry) -> Result<(), Error> {
         let (done, written) = oneshot::channel();
-        let message = Message::Durable(self.line(&entry), done);
+        let message = AuditMessage::Durable(self.line(&entry), done);
         // A message that does not fit is dropped here, and its receiver then returns an error.
         let is_queued = self.queue.try_send(message).is_ok();
         let why = match written.await {
@@ -99,7 +99,11 @@ impl AuditLog for Audit {
     }
 
     fn submit(&self, entry: AuditEntry) {
-        if self.queue.try_send(Message::Line(self.line(&entry))).is_err() {
+        if self
+            .queue
+            .try_send(AuditMessage::Line(self.line(&entry)))
+            .is_err()
+        {
             self.shared.count_dropped(1);
         }
     }

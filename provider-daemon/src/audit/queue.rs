@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 pub(super) type Written = Result<(), String>;
 
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum AuditMessage {
     /// Line for the next write.
     Line(String),
     /// Line that is written immediately, with the channel for the result.
@@ -18,7 +18,7 @@ pub(super) enum Message {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct AuditState {
     lines: AtomicU64,
     dropped: AtomicU64,
     delayed: AtomicU64,
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     problem: Mutex<Option<String>>,
 }
 
-impl Shared {
+impl AuditState {
     fn problem(&self) -> MutexGuard<'_, Option<String>> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@ mod sender;
 
 use super::command::FileLog;
 use super::files::EXTENSION;
-use super::line::{AuditLine, LineFormat, Stage};
+use super::line::{AuditLine, AuditStage, LineFormat};
 use super::reader::AuditReader;
 use super::*;
 use crate::numbered_files::files;
@@ -277,7 +277,7 @@ fn lines_have_actor_reason_evidence_and_outcome() {
     let line = AuditLine::new(&format, &outcome);
     assert_eq!(
         (line.stage, line.id),
-        (Stage::Outcome, AuditLine::new(&format, &intent).id)
+        (AuditStage::Outcome, AuditLine::new(&format, &intent).id)
     );
     let line = AuditLine::new(&format, &outcome);
     let text = line.to_text();

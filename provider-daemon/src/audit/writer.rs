@@ -2,7 +2,7 @@
 
 use super::files::{AuditSettings, FILE_MIN};
 use super::line::{AuditLine, LineFormat};
-use super::queue::{Message, Shared, Written};
+use super::queue::{AuditMessage, AuditState, Written};
 use crate::flight::wall_ms;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,13 +25,13 @@ const IDLE: Duration = Duration::from_secs(60);
 const RETAINED_MAX: usize = 4 << 20;
 
 /// Unwritten line, with the channel for the result of the write.
-struct Pending {
+struct UnwrittenLine {
     line: String,
     done: Option<oneshot::Sender<Written>>,
 }
 
 /// Error that has prevented writes since the time `since`.
-struct Failure {
+struct WriteFailure {
     /// Start of the failure, in milliseconds since the Unix epoch.
     since: u64,
     /// Time of the last attempt.
@@ -41,17 +41,17 @@ struct Failure {
     dropped: usize,
 }
 
-pub(super) struct Writer {
+pub(super) struct AuditWriter {
     settings: AuditSettings,
     format: LineFormat,
-    shared: Arc<Shared>,
-    pending: VecDeque<Pending>,
-    failure: Option<Failure>,
+    shared: Arc<AuditState>,
+    pending: VecDeque<UnwrittenLine>,
+    failure: Option<WriteFailure>,
     ends: bool,
 }
 
-impl Writer {
-    pub(super) const fn new(settings: AuditSettings, format: LineFormat, shared: Arc<Shared>) -> Self {
+impl AuditWriter {
+    pub(super) const fn new(settings: AuditSettings, format: LineFormat, shared: Arc<AuditState>) -> Self {
         Self {
             settings,
             format,
@@ -62,7 +62,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+    pub(super) fn run(mut self, messages: &Receiver<AuditMessage>) {
         while !self.ends {
             let turn = catch_unwind(AssertUnwindSafe(|| {
                 self.take(messages);
@@ -75,12 +75,12 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, messages: &Receiver<Message>) {
+    fn take(&mut self, messages: &Receiver<AuditMessage>) {
         let is_idle = self.pending.is_empty() && self.failure.is_none();
         let wait = if is_idle { IDLE } else { RETRY };
         match messages.recv_timeout(wait) {
             Ok(message) => {
-                let is_urgent = !matches!(message, Message::Line(_));
+                let is_urgent = !matches!(message, AuditMessage::Line(_));
                 self.push(message);
                 if !is_urgent {
                     thread::sleep(COLLECT);
@@ -94,14 +94,14 @@ impl Writer {
         }
     }
 
-    fn push(&mut self, message: Message) {
+    fn push(&mut self, message: AuditMessage) {
         let pending = match message {
-            Message::Line(line) => Pending { line, done: None },
-            Message::Durable(line, done) => Pending {
+            AuditMessage::Line(line) => UnwrittenLine { line, done: None },
+            AuditMessage::Durable(line, done) => UnwrittenLine {
                 line,
                 done: Some(done),
             },
-            Message::End => {
+            AuditMessage::End => {
                 self.ends = true;
                 return;
             }
@@ -114,12 +114,12 @@ impl Writer {
     /// Within [`RETRY`] after a failed attempt, writes nothing, and returns the error to the callers that
     /// wait for their lines. The last write before the end of the process ignores [`RETRY`].
     fn write(&mut self) {
-        let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
+        let is_recent = |failure: &WriteFailure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {
             return self.retain();
         }
         // A sender that no longer waits has not started its act.
-        let is_wanted = |pending: &Pending| pending.done.as_ref().is_none_or(|done| !done.is_closed());
+        let is_wanted = |pending: &UnwrittenLine| pending.done.as_ref().is_none_or(|done| !done.is_closed());
         self.pending.retain(is_wanted);
         while !self.pending.is_empty() || self.failure.is_some() {
             let (mut lines, mut count) = (self.failure_line(), 0);
@@ -174,7 +174,7 @@ impl Writer {
                     "audit log not writable: closes of leases, teardowns and revocations wait; check the free space and the permissions of the directory, or restart with --audit-log none"
                 );
                 let (since, dropped) = (wall_ms(), 0);
-                self.failure = Some(Failure {
+                self.failure = Some(WriteFailure {
                     since,
                     last,
                     why,

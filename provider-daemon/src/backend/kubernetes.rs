@@ -13,7 +13,7 @@ use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
-use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::state::{Definitions, EventStore};
 use akash_provider_k8s::task;
 use akash_provider_k8s::write_client::WriteClient;
@@ -69,7 +69,7 @@ impl Kubernetes {
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
-        capacity: &Options,
+        capacity: &CapacityOptions,
     ) -> anyhow::Result<Self> {
         let client = client(Some(kubeconfig)).await?;
         refuse_foreign(&client, chain_id, args).await?;
@@ -97,7 +97,7 @@ impl Kubernetes {
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
-        capacity: &Options,
+        capacity: &CapacityOptions,
         leading: LeadershipGate,
         writers: &Writers,
     ) -> anyhow::Result<Self> {
@@ -121,7 +121,7 @@ impl Kubernetes {
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
-        capacity: &Options,
+        capacity: &CapacityOptions,
         leading: LeadershipGate,
         deletions: DeletionLog,
     ) -> anyhow::Result<Self> {

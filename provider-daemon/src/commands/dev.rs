@@ -3,9 +3,11 @@
 use super::explain;
 use crate::args::{DevArgs, Output};
 use crate::backend::remove_leftovers;
-use crate::dev::load::{self, Orders};
+use crate::dev::load::{self, OrderGenerator};
 use crate::dev::remedy::remedy;
-use crate::dev::{CapacityQueue, DevGateway, Outcome, Tenant, Totals, World, processes};
+use crate::dev::{
+    CapacityQueue, DeploymentResult, DevGateway, SimulatedTenant, TenantTotals, World, processes,
+};
 use crate::printer::Printer;
 use crate::signals::on_signals;
 use crate::trial;
@@ -138,13 +140,13 @@ async fn play(
     world: &Arc<World>,
     printer: &Arc<Printer>,
     shutdown: &CancellationToken,
-) -> anyhow::Result<Vec<Outcome>> {
+) -> anyhow::Result<Vec<DeploymentResult>> {
     let mut playing = JoinSet::new();
     for (index, sdl) in sdls.iter().enumerate() {
-        let tenant = Tenant::new(world, printer, GIVEN, index as u64 + 1, sdl.clone())?;
+        let tenant = SimulatedTenant::new(world, printer, GIVEN, index as u64 + 1, sdl.clone())?;
         playing.spawn(tenant.play(args.once));
     }
-    let mut orders = Orders::new(args.seed);
+    let mut orders = OrderGenerator::new(args.seed);
     let pause = Duration::from_secs_f64(1.0 / args.rate);
     let mut next = tokio::time::Instant::now();
     let mut to_make = args.orders;
@@ -158,7 +160,7 @@ async fn play(
                 to_make -= 1;
                 // The planned time is the base, so that a slow start does not lower the rate.
                 next += pause;
-                let tenant = Tenant::new(world, printer, number, 1, orders.make()?)?;
+                let tenant = SimulatedTenant::new(world, printer, number, 1, orders.make()?)?;
                 // Generated tenants are not collected, so that memory stays constant in a long run.
                 playing.spawn(tenant.with_queue(&queue).play(true));
             }
@@ -169,7 +171,7 @@ async fn play(
     playing.shutdown().await;
     for outcome in outcomes
         .iter_mut()
-        .filter(|outcome: &&mut Outcome| outcome.declined)
+        .filter(|outcome: &&mut DeploymentResult| outcome.declined)
     {
         let given = sdls.iter().find(|(name, _)| *name == outcome.name);
         let groups = given.map(|(_, sdl)| sdl.groups.as_slice()).unwrap_or_default();
@@ -185,7 +187,7 @@ async fn finish(
     sdls: &[(String, Sdl)],
     world: &Arc<World>,
     printer: &Printer,
-    played: &[Outcome],
+    played: &[DeploymentResult],
 ) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + SETTLE;
     let mut left = world.leftovers().await;
@@ -232,19 +234,20 @@ async fn finish(
 }
 
 /// Returns true for a generated tenant. Generated tenants are shown in the totals, but not as single lines.
-fn is_generated(outcome: &Outcome) -> bool {
+fn is_generated(outcome: &DeploymentResult) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }
 
-fn totals(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
-    let totals = Totals::from_outcomes(args.orders, played.iter().filter(|outcome| is_generated(outcome)));
+fn totals(args: &DevArgs, printer: &Printer, played: &[DeploymentResult]) {
+    let totals =
+        TenantTotals::from_outcomes(args.orders, played.iter().filter(|outcome| is_generated(outcome)));
     if printer.is_text() {
         printer.note(&format!("\n{}", totals.text()));
     }
     printer.object(totals.json());
 }
 
-fn summary(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
+fn summary(args: &DevArgs, printer: &Printer, played: &[DeploymentResult]) {
     if played.is_empty() {
         return;
     }

@@ -3,10 +3,10 @@
 use super::bids::{open_bids, open_orders};
 use crate::args::Output;
 use crate::args::devnet::{BidSelection, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
-use crate::dev::StateFile;
+use crate::dev::MarketFile;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Limits, Reader};
+use akash_provider_chain::{EndpointLimits, Reader};
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::sdl::read_sdl;
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
@@ -47,8 +47,8 @@ fn now() -> anyhow::Result<BlockTime> {
 
 /// Restores the chain from the state file and continues at the current time, or creates a new chain.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
-    let state = args.state.as_deref().map(StateFile::open).transpose()?;
-    let stored = state.as_ref().and_then(StateFile::market);
+    let state = args.state.as_deref().map(MarketFile::open).transpose()?;
+    let stored = state.as_ref().and_then(MarketFile::market);
     let chain = match stored {
         Some(market) => MemoryChain::with_market(market),
         None => MemoryChain::new(MarketConfig::new(args.chain_id.clone(), now()?)),
@@ -143,7 +143,7 @@ fn print(output: Output, text: &str, object: &Value) {
 }
 
 /// Tenant, with the node that receives its transactions.
-struct Tenant<'a> {
+struct DevnetTenant<'a> {
     args: &'a TenantArgs,
     reader: Reader,
     wallet: Wallet,
@@ -151,9 +151,13 @@ struct Tenant<'a> {
 
 async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
     let key = Keys::open_existing(args.keyring_dir.as_deref())?.private_key(&args.from)?;
-    let reader = Reader::new(Endpoints::new(&args.node, &args.chain_id, Limits::default())?);
+    let reader = Reader::new(Endpoints::new(
+        &args.node,
+        &args.chain_id,
+        EndpointLimits::default(),
+    )?);
     let wallet = Wallet::new(Arc::new(reader.clone()), key);
-    let tenant = Tenant { args, reader, wallet };
+    let tenant = DevnetTenant { args, reader, wallet };
     match &args.command {
         TenantCommand::Deploy { sdl, dseq, deposit } => {
             let sdl = read_sdl(sdl)?;
@@ -192,7 +196,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
     }
 }
 
-impl Tenant<'_> {
+impl DevnetTenant<'_> {
     fn id(&self, dseq: u64) -> DeploymentId {
         DeploymentId {
             owner: self.wallet.address().clone(),

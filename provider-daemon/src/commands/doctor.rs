@@ -45,7 +45,7 @@ use chain::Probe;
 use check::{Area, Check};
 use futures::future::{BoxFuture, FutureExt, Shared, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
-use report::Report;
+use report::DoctorReport;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
 
 /// Settings and values that the checks of several areas use.
-struct Context<'a> {
+struct DoctorContext<'a> {
     args: &'a RunArgs,
     home: Option<&'a Path>,
     chain_id: Option<&'a str>,
@@ -77,7 +77,7 @@ struct Context<'a> {
     began: Instant,
 }
 
-impl<'a> Context<'a> {
+impl<'a> DoctorContext<'a> {
     fn new(
         args: &'a RunArgs,
         home: Option<&'a Path>,
@@ -142,7 +142,7 @@ impl<'a> Context<'a> {
 /// # Errors
 /// Returns an error if the checks cannot run.
 pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     let directory = home.as_ref().ok().cloned();
     if args.fix {
         let changes = host::fix(&args.run, directory.as_deref());
@@ -154,7 +154,7 @@ pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<E
     let began = Instant::now();
     report.add(Area::Settings, settings::checks(&args.run, home));
     report.add(Area::Key, vec![key.check]);
-    let context = Context::new(&args.run, directory.as_deref(), key.key, key.account);
+    let context = DoctorContext::new(&args.run, directory.as_deref(), key.key, key.account);
     report.add(Area::Provider, running::checks(&context.running));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     for (area, checks) in runtime.block_on(all(&context)) {
@@ -166,7 +166,7 @@ pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<E
     Ok(report.exit_code())
 }
 
-async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
+async fn all(context: &DoctorContext<'_>) -> Vec<(Area, Vec<Check>)> {
     let nodes = addresses(&context.args.node).unwrap_or_default();
     // Without a chain ID, no response can be trusted.
     let nodes = context.chain_id.map(|_| nodes).unwrap_or_default();

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 /// Decision about the market order of one group.
 #[derive(Debug, Serialize)]
-pub struct Verdict {
+pub struct GroupVerdict {
     /// Name of the group.
     pub group: String,
     /// True for a bid: `price` is set, `reason` and `message` are not.
@@ -53,10 +53,10 @@ pub struct Verdict {
     pub explanation: Explanation,
 }
 
-impl Verdict {
+impl GroupVerdict {
     /// Creates a verdict from the screening of a group.
     #[must_use]
-    pub fn new(group: &GroupSpec, screened: bidding::Verdict) -> Self {
+    pub fn new(group: &GroupSpec, screened: bidding::OrderVerdict) -> Self {
         let (offer, decline) = match screened.bid {
             Ok(offer) => (Some(offer), None),
             Err(decline) => (None, Some(decline)),
@@ -133,7 +133,7 @@ impl ExplainedProvider {
         };
         let verdict = match bidding::check_denom(&order.spec, &self.params) {
             Ok(()) => bidding::screen(order, &facts, &mut self.capacity, &*self.pricing).await,
-            Err(decline) => bidding::Verdict {
+            Err(decline) => bidding::OrderVerdict {
                 bid: Err(decline),
                 explanation: self.capacity.explain(&order.spec),
             },
@@ -141,14 +141,14 @@ impl ExplainedProvider {
         self.print_verdict(&order.spec, verdict)
     }
 
-    fn print_verdict(&self, group: &GroupSpec, screened: bidding::Verdict) -> anyhow::Result<bool> {
-        let verdict = Verdict::new(group, screened);
+    fn print_verdict(&self, group: &GroupSpec, screened: bidding::OrderVerdict) -> anyhow::Result<bool> {
+        let verdict = GroupVerdict::new(group, screened);
         print(&verdict, self.output)?;
         Ok(verdict.would_bid)
     }
 }
 
-fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
+fn print(verdict: &GroupVerdict, output: Output) -> anyhow::Result<()> {
     match output {
         Output::Json => say(&(serde_json::to_string(verdict)? + "\n")),
         Output::Text => say(&text(verdict)),
@@ -197,7 +197,7 @@ const fn code(all_bid: bool) -> ExitCode {
 
 /// Formats a verdict as text.
 #[must_use]
-pub fn text(verdict: &Verdict) -> String {
+pub fn text(verdict: &GroupVerdict) -> String {
     let maximum = verdict
         .maximum
         .as_ref()

@@ -199,7 +199,7 @@ fn read(file: &Path) -> anyhow::Result<SecretString> {
 }
 
 /// Prints a key as the Go tools do: in YAML as a list with one item.
-fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
+fn print_one(fields: KeyRecord, output: KeysOutput) -> anyhow::Result<()> {
     let record = Json::Fields(fields);
     match output {
         KeysOutput::Json => say(&(serde_json::to_string(&record)? + "\n")),
@@ -210,9 +210,9 @@ fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Fields = Vec<(String, Json)>;
+type KeyRecord = Vec<(String, Json)>;
 
-fn record(info: &KeyInfo) -> Fields {
+fn record(info: &KeyInfo) -> KeyRecord {
     let address = info.address.as_ref().map(ToString::to_string);
     let fields = [
         ("name", info.name.clone()),

@@ -5,7 +5,7 @@ use crate::args::RunArgs;
 use crate::args::pricing::Strategy;
 use crate::commands::faults;
 use crate::printer::Printer;
-use crate::run::{Plan, live};
+use crate::run::{ProviderSetup, live};
 use akash_provider_cli::node::required_chain_id;
 use akash_provider_cli::secrets;
 use akash_provider_core::pricing::PricingStrategy;
@@ -44,7 +44,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let key = secrets::signer(&args.signer, home)?;
     let config = config(args, key.address().clone(), chain_id)?;
     config.validate()?;
-    let plan = Plan {
+    let plan = ProviderSetup {
         args,
         home,
         config,

@@ -51,7 +51,7 @@ fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> 
 
 /// JSON output of `sdl validate`.
 #[derive(Debug, Serialize)]
-struct Verdict<'a> {
+struct SdlValidation<'a> {
     file: &'a str,
     is_valid: bool,
     errors: Vec<Issue<'a>>,
@@ -131,7 +131,7 @@ fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<'a> {
+fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> SdlValidation<'a> {
     let (errors, more_errors, warnings, hash) = match read {
         Ok(sdl) => (Vec::new(), 0, &sdl.warnings, Some(HEXLOWER.encode(&sdl.hash))),
         Err(wrong) => {
@@ -145,7 +145,7 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
             (remarks.collect(), wrong.more, &wrong.warnings, None)
         }
     };
-    Verdict {
+    SdlValidation {
         file,
         is_valid: read.is_ok(),
         errors,

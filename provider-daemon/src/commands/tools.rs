@@ -7,7 +7,7 @@
 use crate::args::Output;
 use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsCommand};
 use crate::download::download;
-use crate::hardware::{DATABASE_MAX, Machine, Names, Part};
+use crate::hardware::{DATABASE_MAX, HardwarePart, HostHardware, Names};
 use crate::operators::serve::{serve, status};
 use crate::printer::Printer;
 use crate::signals::on_signals;
@@ -41,7 +41,7 @@ pub fn run(command: &ToolsCommand) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
-    let machine = Machine::new(&args.machine.root);
+    let machine = HostHardware::new(&args.machine.root);
     fetch_names(&machine, &args.machine).await;
     let found = machine.part(args.part.part()).map_err(anyhow::Error::msg)?;
     akash_provider_cli::output::say(&format!("{found:#}\n"));
@@ -61,7 +61,7 @@ async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
-    let machine = Arc::new(Machine::new(&args.machine.root));
+    let machine = Arc::new(HostHardware::new(&args.machine.root));
     let at = listener.local_addr().unwrap_or(address);
     printer.note(&format!("serving the hardware report at http://{at}/"));
     // The server starts before names are available, and reports numbers until then.
@@ -78,7 +78,7 @@ async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 
 /// Fetches the PCI ID database if the machine has none and downloads are permitted. Without the database,
 /// devices are reported by number.
-async fn fetch_names(machine: &Machine, args: &MachineArgs) {
+async fn fetch_names(machine: &HostHardware, args: &MachineArgs) {
     if machine.has_names() || !args.may_fetch(|name| std::env::var(name).ok()) {
         return;
     }
@@ -98,20 +98,24 @@ async fn fetch_names(machine: &Machine, args: &MachineArgs) {
     }
 }
 
-fn router(machine: &Arc<Machine>) -> Router {
+fn router(machine: &Arc<HostHardware>) -> Router {
     // One reading at a time, regardless of the number of requests.
     let turn = Arc::new(Mutex::new(()));
-    let route = |part: Option<Part>| {
+    let route = |part: Option<HardwarePart>| {
         let (machine, turn) = (Arc::clone(machine), Arc::clone(&turn));
         get(move || read(Arc::clone(&machine), Arc::clone(&turn), part))
     };
     let all = Router::new().route("/", route(None));
-    Part::ALL.into_iter().fold(all, |router, part| {
+    HardwarePart::ALL.into_iter().fold(all, |router, part| {
         router.route(&format!("/{}", part.name()), route(Some(part)))
     })
 }
 
-async fn read(machine: Arc<Machine>, turn: Arc<Mutex<()>>, part: Option<Part>) -> Response<Body> {
+async fn read(
+    machine: Arc<HostHardware>,
+    turn: Arc<Mutex<()>>,
+    part: Option<HardwarePart>,
+) -> Response<Body> {
     let _turn = turn.lock().await;
     // Reads hundreds of small files.
     let reading = tokio::task::spawn_blocking(move || match part {
@@ -160,7 +164,7 @@ mod tests {
         let proc = folder.path().join("proc");
         std::fs::create_dir_all(&proc).unwrap();
         std::fs::write(proc.join("meminfo"), "MemTotal:       1024 kB\n").unwrap();
-        let router = router(&Arc::new(Machine::new(folder.path())));
+        let router = router(&Arc::new(HostHardware::new(folder.path())));
         let (code, memory) = ask(&router, "GET", "/memory").await;
         let memory: Value = serde_json::from_str(&memory).unwrap();
         assert_eq!(
@@ -200,7 +204,7 @@ mod tests {
         assert!(!usual.may_fetch(|_| Some("0".to_owned())));
         assert!(usual.may_fetch(|name| (name == "PCIDB_ENABLE_NETWORK_FETCH").then(|| "1".to_owned())));
         let folder = tempfile::tempdir().unwrap();
-        let machine = Machine::new(folder.path());
+        let machine = HostHardware::new(folder.path());
         let nobody = args(&[
             "--pcidb-enable-network-fetch",
             "--provider-pcidb-url=http://127.0.0.1:9/",

@@ -6,8 +6,8 @@ use crate::args::DevArgs;
 use crate::error::message_text;
 use crate::printer::Printer;
 use crate::trial;
-use akash_provider_chain::cert::{OwnCertificate, Usage};
-use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
+use akash_provider_chain::keyring::{Keyring, KeyringBackend, KeyringError};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::{Coin, Msg};
 use akash_provider_devnet::Devnet;
@@ -15,7 +15,7 @@ use akash_provider_devnet::keys::cache;
 use akash_provider_gateway::auth::memory::InMemory;
 use akash_provider_gateway::auth::token::{self, Algorithm};
 use akash_provider_gateway::descriptors::raise;
-use akash_provider_gateway::{Gateway, GatewayError, Ports, Settings};
+use akash_provider_gateway::{Gateway, GatewayBackends, GatewayError, GatewaySettings};
 use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::io::ErrorKind;
@@ -230,7 +230,7 @@ fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let keyring = Keyring::open(Backend::Test, &folder, None)?;
+    let keyring = Keyring::open(KeyringBackend::Test, &folder, None)?;
     if keyring.show(TENANT).is_err() {
         match keyring.add(TENANT, &trial::tenant_key(GIVEN)?) {
             // Another process created the key at the same time.
@@ -242,7 +242,7 @@ fn tenants_keyring() -> anyhow::Result<PathBuf> {
 }
 
 fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["localhost".to_owned()],
     };
     // Valid since one minute ago, because client clocks may be slightly behind.
@@ -272,13 +272,13 @@ async fn bind(
     grpc: SocketAddr,
     own: &OwnCertificate,
 ) -> anyhow::Result<Gateway> {
-    let ports = Ports {
+    let ports = GatewayBackends {
         handle: world.handle.clone(),
         cluster: Arc::clone(&world.cluster),
         chain: Arc::new(world.chain.clone()) as Arc<dyn ChainQuery>,
         memory: Arc::new(InMemory::default()),
     };
-    let mut settings = Settings::at(address);
+    let mut settings = GatewaySettings::at(address);
     settings.public_hostname = "localhost".to_owned();
     settings.grpc_listen = Some(grpc);
     settings.program = crate::program();

@@ -9,12 +9,12 @@ pub const PREFIX: &str = "load-";
 /// Generator of orders (SplitMix64). Implemented here, so that a seed gives the same orders with every
 /// library version.
 #[derive(Debug, Clone)]
-pub struct Orders {
+pub struct OrderGenerator {
     state: u64,
     made: u32,
 }
 
-impl Orders {
+impl OrderGenerator {
     /// Creates a generator; the same seed generates the same orders.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn generates_the_same_orders_for_a_seed() {
         let make = |seed| {
-            let mut orders = Orders::new(seed);
+            let mut orders = OrderGenerator::new(seed);
             (0..20).map(|_| orders.make().unwrap().1.hash).collect::<Vec<_>>()
         };
         assert_eq!(make(7), make(7));

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Contents {
+struct StateContents {
     market: Option<Market>,
     breaker_tripped: bool,
     #[serde(default)]
@@ -29,12 +29,12 @@ struct Contents {
 
 /// State file of the embedded market. Each change replaces the file atomically.
 #[derive(Debug, Clone)]
-pub struct StateFile {
+pub struct MarketFile {
     path: PathBuf,
-    contents: Arc<Mutex<Contents>>,
+    contents: Arc<Mutex<StateContents>>,
 }
 
-impl StateFile {
+impl MarketFile {
     /// Opens the file, or creates an empty one.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl StateFile {
                 rmp_serde::from_slice(&bytes)
                     .with_context(|| format!("{} is not a state file of this version", path.display()))?
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents::default(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => StateContents::default(),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let file = Self {
@@ -96,13 +96,13 @@ impl StateFile {
     }
 
     /// Applies `change` and writes the file. A failure is logged, and the market continues.
-    fn keep(&self, change: impl FnOnce(&mut Contents)) {
+    fn keep(&self, change: impl FnOnce(&mut StateContents)) {
         if let Err(error) = self.change(change) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market; a restart continues at the last stored state");
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut StateContents)) -> anyhow::Result<()> {
         let mut contents = self.lock();
         change(&mut contents);
         // With field names, so that a new field does not invalidate older files.
@@ -112,13 +112,13 @@ impl StateFile {
         fs::rename(&fresh, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Contents> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, StateContents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl StateStore for StateFile {
+impl StateStore for MarketFile {
     async fn save(&self, state: &RestartState) -> Result<(), Error> {
         let (file, state) = (self.clone(), state.clone());
         let failed = |message| Error::new(ErrorKind::Unavailable, "store the circuit breaker", message);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn restores_the_market() {
         let path = place("goes-on");
-        let file = StateFile::open(&path).unwrap();
+        let file = MarketFile::open(&path).unwrap();
         assert!(file.market().is_none() && file.breaker().is_empty());
         let chain = MemoryChain::new(MarketConfig::new("here", BlockTime(7)));
         file.follow(&chain);
@@ -157,7 +157,7 @@ mod tests {
             breaker_held_owners: [owner].into(),
         };
         file.set_breaker(&shut).unwrap();
-        let again = StateFile::open(&path).unwrap();
+        let again = MarketFile::open(&path).unwrap();
         let market = again.market().unwrap();
         assert_eq!((market.chain_id(), market.height()), ("here", 2));
         assert_eq!(again.breaker(), shut);
@@ -167,7 +167,7 @@ mod tests {
     fn rejects_a_foreign_file_without_changing_it() {
         let path = place("foreign");
         fs::write(&path, "version: \"2.0\"\n").unwrap();
-        let error = format!("{:#}", StateFile::open(&path).unwrap_err());
+        let error = format!("{:#}", MarketFile::open(&path).unwrap_err());
         assert!(error.contains("market.state is not a state file"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "version: \"2.0\"\n");
     }
@@ -176,7 +176,7 @@ mod tests {
     fn reports_an_unwritable_state_file_at_the_start() {
         let error = format!(
             "{:#}",
-            StateFile::open(Path::new("/proc/none/market")).unwrap_err()
+            MarketFile::open(Path::new("/proc/none/market")).unwrap_err()
         );
         assert!(error.contains("/proc/none/market"), "{error}");
     }

@@ -37,7 +37,7 @@ const DEPOSIT: u128 = 50_000_000;
 
 /// Result of the deployment of one SDL.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct DeploymentResult {
     /// Name of the SDL.
     pub name: String,
     /// Time from the creation of the deployment until all orders have a bid.
@@ -58,7 +58,7 @@ pub struct Outcome {
     pub remedy: Option<String>,
 }
 
-impl Outcome {
+impl DeploymentResult {
     fn fail(&mut self, error: &anyhow::Error) {
         self.problem = Some(chain_text(error.as_ref()));
         self.remedy = help(error).map(str::to_owned);
@@ -67,7 +67,7 @@ impl Outcome {
 
 /// Tenant with one deployment.
 #[derive(Debug)]
-pub struct Tenant {
+pub struct SimulatedTenant {
     world: Arc<World>,
     printer: Arc<Printer>,
     id: DeploymentId,
@@ -78,7 +78,7 @@ pub struct Tenant {
     queue: Option<Arc<CapacityQueue>>,
 }
 
-impl Tenant {
+impl SimulatedTenant {
     /// Creates a tenant for one SDL. Each deployment of an account needs a different `dseq`.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Tenant {
     }
 
     /// Acts as the tenant until all services run. With `to_the_end`, also updates and closes the deployment.
-    pub async fn play(mut self, to_the_end: bool) -> Outcome {
+    pub async fn play(mut self, to_the_end: bool) -> DeploymentResult {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {
             let outcome = self.attempt(to_the_end).await;
@@ -145,11 +145,11 @@ impl Tenant {
     }
 
     /// Runs one deployment from its current state on the chain.
-    async fn attempt(&mut self, to_the_end: bool) -> Outcome {
+    async fn attempt(&mut self, to_the_end: bool) -> DeploymentResult {
         self.started = Instant::now();
-        let mut outcome = Outcome {
+        let mut outcome = DeploymentResult {
             name: self.name.clone(),
-            ..Outcome::default()
+            ..DeploymentResult::default()
         };
         if let Err(error) = self.life(to_the_end, &mut outcome).await {
             outcome.fail(&error);
@@ -164,7 +164,7 @@ impl Tenant {
         outcome
     }
 
-    async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
+    async fn life(&self, to_the_end: bool, outcome: &mut DeploymentResult) -> anyhow::Result<()> {
         let record = self
             .world
             .chain
@@ -199,7 +199,7 @@ impl Tenant {
     }
 
     /// Returns the leases of all groups. Accepts the cheapest bid for each group without a lease.
-    async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
+    async fn lease(&self, outcome: &mut DeploymentResult) -> anyhow::Result<Vec<LeaseId>> {
         let (mut leases, mut prices) = self.leases();
         let bids = self.bids(outcome).await?;
         outcome.to_bid = Some(self.started.elapsed());
@@ -254,7 +254,7 @@ impl Tenant {
         })
     }
 
-    async fn bids(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<Bid>> {
+    async fn bids(&self, outcome: &mut DeploymentResult) -> anyhow::Result<Vec<Bid>> {
         let orders = self.orders();
         let deadline = self.deadline();
         loop {
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn failed_outcome_has_the_remedy_of_the_error() {
-        let mut outcome = Outcome::default();
+        let mut outcome = DeploymentResult::default();
         outcome.fail(&anyhow!("port in use").context(WithHelp::new("cannot start", "free the port")));
         assert_eq!(outcome.problem.as_deref(), Some("cannot start: port in use"));
         assert_eq!(outcome.remedy.as_deref(), Some("free the port"));

@@ -1,6 +1,6 @@
 //! Totals of a load run: served orders, the reasons why other orders were not served, and durations.
 
-use super::Outcome;
+use super::DeploymentResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const SHARES: [(&str, usize); 3] = [("p50", 50), ("p90", 90), ("p99", 99)];
 
 /// Totals of all generated tenants.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct TenantTotals {
     orders: usize,
     served: usize,
     waited: usize,
@@ -22,11 +22,11 @@ pub struct Totals {
     to_run: Vec<Duration>,
 }
 
-impl Totals {
+impl TenantTotals {
     /// Returns the totals. `orders` is the number of created orders, and `ended` contains the outcome of each
     /// finished order.
     #[must_use]
-    pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
+    pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a DeploymentResult>) -> Self {
         let mut totals = Self {
             orders: orders as usize,
             ..Self::default()
@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn counts_every_order_once_with_its_reason() {
-        let outcome = |problem: Option<&str>, reason: Option<DeclineCode>, waited: bool| Outcome {
+        let outcome = |problem: Option<&str>, reason: Option<DeclineCode>, waited: bool| DeploymentResult {
             problem: problem.map(str::to_owned),
             reason,
             waited: waited.then_some(Duration::from_secs(9)),
             to_bid: problem.is_none().then_some(Duration::from_secs(1)),
             to_run: problem.is_none().then_some(Duration::from_secs(3)),
-            ..Outcome::default()
+            ..DeploymentResult::default()
         };
         let all = [
             outcome(None, None, false),
@@ -150,7 +150,7 @@ mod tests {
             outcome(Some("declined (gpu): x"), Some(DeclineCode::Gpu), false),
             outcome(Some("manifest rejected: y"), None, false),
         ];
-        let totals = Totals::from_outcomes(5, all.iter());
+        let totals = TenantTotals::from_outcomes(5, all.iter());
         let value = totals.json();
         assert_eq!((&value["served"], &value["waited"]), (&json!(2), &json!(1)));
         let reasons = json!({

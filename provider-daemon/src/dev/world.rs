@@ -1,6 +1,6 @@
 //! Embedded market with a provider.
 
-use super::{Link, StateFile, link};
+use super::{Link, MarketFile, link};
 use crate::args::operators::EmbeddedOperatorArg;
 use crate::args::{ClusterArgs, DevArgs};
 use crate::backend::{Backend, Kubernetes, Processes};
@@ -77,9 +77,9 @@ impl World {
             attributes.extend(wanted);
             audits = signed;
         }
-        let state = args.state.as_deref().map(StateFile::open).transpose()?;
+        let state = args.state.as_deref().map(MarketFile::open).transpose()?;
         let mut config = config(args, sdls)?;
-        let chain = match state.as_ref().and_then(StateFile::market) {
+        let chain = match state.as_ref().and_then(MarketFile::market) {
             Some(market) => MemoryChain::with_market(market),
             None => market(&mut config, args, &attributes, &audits)?,
         };

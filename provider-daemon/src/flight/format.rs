@@ -8,7 +8,7 @@
 //! can be read up to its last complete part. In the stream, a record consists of its length (u32) and its MessagePack
 //! encoding with field names.
 
-use super::{Head, Record};
+use super::{FlightRecord, Head};
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read, Write};
 
@@ -90,7 +90,7 @@ impl<W: Write> Encoder<W> {
 
     /// Adds a record to the buffer. [`pack`](Self::pack) compresses the buffer, and [`store`](Self::store)
     /// writes it to the file.
-    pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
+    pub(super) fn push(&mut self, record: &FlightRecord) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
         if let Err(error) = rmp_serde::encode::write_named(&mut self.raw, record) {
@@ -196,7 +196,7 @@ impl<R: Read> Decoder<R> {
     }
 
     /// Returns the next record, or `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, ReadError> {
+    pub(super) fn next(&mut self) -> Result<Option<FlightRecord>, ReadError> {
         while self.used >= self.raw.len() {
             let Some(packed) = self.next_part(PART_MAX)? else {
                 return Ok(None);

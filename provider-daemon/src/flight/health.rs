@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shared status of a recorder.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<Inner>);
+pub struct FlightHealth(Arc<RecorderHealth>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct RecorderHealth {
     trouble: Mutex<Option<String>>,
     /// True while an error pauses the recorder. The recorder reads this value at every step.
     is_paused: AtomicBool,
@@ -31,7 +31,7 @@ pub struct RecordingStatus {
     pub written_bytes: u64,
 }
 
-impl Health {
+impl FlightHealth {
     /// Returns the present status.
     #[must_use]
     pub fn status(&self) -> RecordingStatus {

@@ -2,8 +2,8 @@
 
 use super::folder::files;
 use super::format::{Decoder, ReadError};
-use super::{Head, Record};
-use akash_provider_chain::regular_file::{self, Source};
+use super::{FlightRecord, Head};
+use akash_provider_chain::regular_file::{self, InputFile};
 use akash_provider_cli::error::WithHelp;
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
     clippy::large_enum_variant,
     reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
-pub(super) enum Item {
+pub(super) enum RecordingItem {
     /// A record. The latest `File` item is the file of this record.
-    Record(Record),
+    Record(FlightRecord),
     /// Start of a file. `is_other` is true if another process wrote the previous file.
     File { is_other: bool, head: Head },
     /// Reason why the rest of the current file cannot be read.
@@ -26,7 +26,7 @@ pub(super) enum Item {
 
 pub(super) struct Recording {
     waiting: VecDeque<PathBuf>,
-    open: Option<(PathBuf, Decoder<BufReader<Source>>)>,
+    open: Option<(PathBuf, Decoder<BufReader<InputFile>>)>,
     head: Option<Head>,
 }
 
@@ -47,13 +47,13 @@ impl Recording {
     ///
     /// # Errors
     /// Returns an error if a file cannot be opened, has another format, or is of another provider or chain.
-    pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<RecordingItem>> {
         if let Some((path, decoder)) = &mut self.open {
             match decoder.next() {
-                Ok(Some(record)) => return Ok(Some(Item::Record(record))),
+                Ok(Some(record)) => return Ok(Some(RecordingItem::Record(record))),
                 Ok(None) => self.open = None,
                 Err(fault) => {
-                    let broken = Item::Broken(format!("{}: {fault}", path.display()));
+                    let broken = RecordingItem::Broken(format!("{}: {fault}", path.display()));
                     self.open = None;
                     return Ok(Some(broken));
                 }
@@ -69,7 +69,7 @@ impl Recording {
             Err(fault @ (ReadError::Foreign | ReadError::Format(_) | ReadError::Io(_))) => {
                 return Err(fault).context(name);
             }
-            Err(fault) => return Ok(Some(Item::Broken(format!("{name}: {fault}")))),
+            Err(fault) => return Ok(Some(RecordingItem::Broken(format!("{name}: {fault}")))),
         };
         let is_other = self
             .head
@@ -80,7 +80,7 @@ impl Recording {
         }
         self.head = Some(head.clone());
         self.open = Some((path, decoder));
-        Ok(Some(Item::File { is_other, head }))
+        Ok(Some(RecordingItem::File { is_other, head }))
     }
 }
 
@@ -106,7 +106,7 @@ fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
 pub(super) fn start_time(path: &Path) -> anyhow::Result<Option<u64>> {
     let mut recording = Recording::from_files(vec![path.to_owned()]);
     while let Some(found) = recording.next()? {
-        if let Item::Record(Record::State { wall, .. }) = found {
+        if let RecordingItem::Record(FlightRecord::State { wall, .. }) = found {
             return Ok(Some(wall));
         }
     }

@@ -1,9 +1,9 @@
 //! Recorder on the engine's side: copies steps into the queue without waiting.
 
 use super::folder;
-use super::health::Health;
-use super::redact::Key;
-use super::writer::{self, Message};
+use super::health::FlightHealth;
+use super::redact::RedactionKey;
+use super::writer::{self, FlightMessage};
 use super::{Head, wall_ms};
 use crate::numbered_files::NumberedFiles;
 use akash_provider_core::Config;
@@ -29,11 +29,11 @@ const LAST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct FlightRecorder {
     /// Queue of messages, boxed because a channel allocates all its slots at once.
-    queue: SyncSender<Box<Message>>,
-    key: Key,
+    queue: SyncSender<Box<FlightMessage>>,
+    key: RedactionKey,
     /// Whether the writer needs the engine's state to start a file.
     wants_state: Arc<AtomicBool>,
-    health: Health,
+    health: FlightHealth,
     /// Whether the writer has ended.
     stopped: bool,
     /// Number of steps that were dropped because the queue was full. Counted since the queue last accepted a
@@ -49,7 +49,7 @@ pub struct FlightRecorder {
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
-    health: Health,
+    health: FlightHealth,
 }
 
 /// Starts a recorder for a provider with these settings.
@@ -73,10 +73,10 @@ pub(super) fn with_queue(
     queue: usize,
 ) -> anyhow::Result<(FlightRecorder, Finish)> {
     let (queue, messages) = sync_channel(queue);
-    let key = Key::new()?;
+    let key = RedactionKey::new()?;
     let wants_state = Arc::new(AtomicBool::new(true));
-    let health = Health::default();
-    let writer = writer::Writer::new(
+    let health = FlightHealth::default();
+    let writer = writer::FlightWriter::new(
         folder,
         head,
         key.clone(),
@@ -105,7 +105,7 @@ impl FlightRecorder {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;
         }
-        let state = Message::State {
+        let state = FlightMessage::State {
             now,
             wall: wall_ms(),
             engine: Box::new(engine.clone()),
@@ -120,7 +120,7 @@ impl FlightRecorder {
     }
 
     /// Returns true if the queue accepted the message.
-    fn send(&mut self, message: Message) -> bool {
+    fn send(&mut self, message: FlightMessage) -> bool {
         let sent = self.queue.try_send(Box::new(message));
         self.stopped |= matches!(sent, Err(TrySendError::Disconnected(_)));
         sent.is_ok()
@@ -152,7 +152,7 @@ impl Recorder for FlightRecorder {
             return;
         };
         let key = &self.key;
-        let turn = Message::Turn {
+        let turn = FlightMessage::Turn {
             now,
             input,
             effects: u32::try_from(effects.len()).unwrap_or(u32::MAX),
@@ -168,7 +168,7 @@ impl Recorder for FlightRecorder {
 impl Finish {
     /// Returns the status of the recording. Can be called while the recorder runs.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> FlightHealth {
         self.health.clone()
     }
 

@@ -10,15 +10,15 @@ const KEPT: usize = 12;
 /// Random key for the hashes that replace secrets. The key is not stored, so a reader of the recording cannot
 /// verify a guessed secret.
 #[derive(Clone)]
-pub(super) struct Key([u8; 32]);
+pub(super) struct RedactionKey([u8; 32]);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for RedactionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key")
+        f.write_str("RedactionKey")
     }
 }
 
-impl Key {
+impl RedactionKey {
     pub(super) fn new() -> anyhow::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn replacement_distinguishes_secrets_without_revealing_them() {
-        let (key, other) = (Key::new().unwrap(), Key::new().unwrap());
+        let (key, other) = (RedactionKey::new().unwrap(), RedactionKey::new().unwrap());
         let covered = key.redact("hunter2");
         assert_eq!(covered, key.redact("hunter2"));
         assert_ne!(covered, key.redact("hunter3"));

@@ -2,8 +2,8 @@
 
 mod subject;
 
-use super::reader::{Item, Recording};
-use super::{Head, Record, describe, format_time};
+use super::reader::{Recording, RecordingItem};
+use super::{FlightRecord, Head, describe, format_time};
 use crate::args::Output;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::output::say;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::UNIX_EPOCH;
-use subject::Subject;
+use subject::ReplaySubject;
 
 /// Flags of `replay`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub struct ReplayArgs {
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
-type Batch = Vec<anyhow::Result<Item>>;
+type Batch = Vec<anyhow::Result<RecordingItem>>;
 
 /// Reads a recording and sends its items in batches, until the end, an error, or a dropped receiver.
 fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
@@ -69,7 +69,7 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct ReplayResult {
     /// Number of replayed inputs and timeouts.
     pub(super) inputs: u64,
     /// Number of effects that resulted from the replayed inputs and timeouts.
@@ -95,7 +95,7 @@ pub(super) struct Turn<'a> {
 
 #[derive(Default)]
 pub(super) struct Replay {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ReplayResult,
     head: Option<Head>,
     /// Replayed engine. The times are the monotonic time and the wall-clock time of the last recorded state.
     engine: Option<(Box<Engine>, Mono, u64)>,
@@ -159,22 +159,22 @@ impl Replay {
     /// Processes an item. Returns true if the item is later than `until`.
     fn go_on(
         &mut self,
-        found: Item,
+        found: RecordingItem,
         until: Option<u64>,
         watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<bool> {
         match found {
-            Item::File { is_other, head } => {
+            RecordingItem::File { is_other, head } => {
                 self.head = Some(head);
                 if is_other {
                     self.leave();
                 }
             }
-            Item::Broken(why) => {
+            RecordingItem::Broken(why) => {
                 self.outcome.broken.push(why);
                 self.leave();
             }
-            Item::Record(record) => return self.take(record, until, watch),
+            RecordingItem::Record(record) => return self.take(record, until, watch),
         }
         Ok(false)
     }
@@ -182,25 +182,25 @@ impl Replay {
     /// Processes a record. Returns true if the record is later than `until`.
     fn take(
         &mut self,
-        record: Record,
+        record: FlightRecord,
         until: Option<u64>,
         watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<bool> {
         self.outcome.has_end = false;
         match record {
-            Record::State { now, wall, engine } => {
+            FlightRecord::State { now, wall, engine } => {
                 self.goes_on(&engine, now)?;
                 self.engine = Some((engine, now.mono, wall));
             }
-            Record::Gap { turns } => {
+            FlightRecord::Gap { turns } => {
                 self.outcome.missing += turns;
                 self.leave();
             }
-            Record::End => {
+            FlightRecord::End => {
                 self.outcome.has_end = true;
                 self.leave();
             }
-            Record::Turn {
+            FlightRecord::Turn {
                 now,
                 input,
                 effects,
@@ -300,8 +300,8 @@ pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let mut recording = Recording::open(&args.dir)?;
     let mut replay = Replay::default();
-    let wanted = args.order.as_ref().map(Subject::order);
-    let wanted = wanted.or_else(|| args.lease.as_ref().map(Subject::lease));
+    let wanted = args.order.as_ref().map(ReplaySubject::order);
+    let wanted = wanted.or_else(|| args.lease.as_ref().map(ReplaySubject::lease));
     match wanted {
         None => replay.run(&mut recording, args.until, &mut |_| ())?,
         Some(mut subject) => {
@@ -352,7 +352,7 @@ fn print_turn(turn: &Turn<'_>, effects: &[String], output: Output) {
     }
 }
 
-fn summary(head: &Head, outcome: &Outcome, output: Output) -> anyhow::Result<()> {
+fn summary(head: &Head, outcome: &ReplayResult, output: Output) -> anyhow::Result<()> {
     if output == Output::Json {
         let line = serde_json::json!({"recording": head, "replay": outcome});
         say(&(serde_json::to_string(&line)? + "\n"));
@@ -362,7 +362,7 @@ fn summary(head: &Head, outcome: &Outcome, output: Output) -> anyhow::Result<()>
     Ok(())
 }
 
-pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
+pub(super) fn text(head: &Head, outcome: &ReplayResult) -> String {
     let mut text = format!("provider {} on chain {}\n", head.provider, head.chain_id);
     let ours = env!("CARGO_PKG_VERSION");
     if head.version != ours {

@@ -2,7 +2,7 @@ use super::folder::{self, files};
 use super::format::{Decoder, Encoder, ReadError, VERSION};
 use super::reader::Recording;
 use super::recorder::with_queue;
-use super::replay::{Outcome, Replay};
+use super::replay::{Replay, ReplayResult};
 use super::*;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Leadership, Request, RequestId};
@@ -105,7 +105,7 @@ fn record_in(dir: &Path, limit: u64, turns: u64) {
     finish.join();
 }
 
-fn replayed(dir: &Path) -> anyhow::Result<Outcome> {
+fn replayed(dir: &Path) -> anyhow::Result<ReplayResult> {
     let mut replay = Replay::default();
     replay.run(&mut Recording::open(dir)?, None, &mut |_| ())?;
     Ok(replay.outcome)
@@ -117,7 +117,7 @@ fn one_file(dir: &Path) -> Vec<u8> {
     std::fs::read(&files[0]).unwrap()
 }
 
-fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
+fn read(bytes: &[u8]) -> (Vec<FlightRecord>, Option<ReadError>) {
     let mut records = Vec::new();
     let mut decoder = match Decoder::new(bytes) {
         Ok((_, decoder)) => decoder,
@@ -132,7 +132,7 @@ fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     }
 }
 
-fn written(records: &[Record]) -> Vec<u8> {
+fn written(records: &[FlightRecord]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, &head("test")).unwrap();
     for record in records {
@@ -144,7 +144,7 @@ fn written(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-fn records(turns: u64) -> (Vec<Record>, Engine) {
+fn records(turns: u64) -> (Vec<FlightRecord>, Engine) {
     let mut engine = Engine::new(config("test")).unwrap();
     let mut records = vec![state(&engine, 0)];
     for (turn, input) in (0..).zip(inputs(turns).into_iter().skip(1)) {
@@ -153,20 +153,20 @@ fn records(turns: u64) -> (Vec<Record>, Engine) {
     (records, engine)
 }
 
-fn state(engine: &Engine, turn: u64) -> Record {
-    Record::State {
+fn state(engine: &Engine, turn: u64) -> FlightRecord {
+    FlightRecord::State {
         now: now(turn),
         wall: turn * 100,
         engine: Box::new(engine.clone()),
     }
 }
 
-fn taken(engine: &mut Engine, turn: u64, input: Option<Input>) -> Record {
+fn taken(engine: &mut Engine, turn: u64, input: Option<Input>) -> FlightRecord {
     let effects = match input.clone() {
         Some(input) => engine.step(now(turn), input),
         None => engine.handle_timeout(now(turn)),
     };
-    Record::Turn {
+    FlightRecord::Turn {
         now: now(turn),
         input,
         effects: u32::try_from(effects.len()).unwrap(),
@@ -174,7 +174,7 @@ fn taken(engine: &mut Engine, turn: u64, input: Option<Input>) -> Record {
     }
 }
 
-fn replayed_bytes(bytes: &[u8]) -> anyhow::Result<Outcome> {
+fn replayed_bytes(bytes: &[u8]) -> anyhow::Result<ReplayResult> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("000001.flight"), bytes).unwrap();
     replayed(dir.path())
@@ -304,7 +304,7 @@ fn other_format_and_other_chain_are_refused() {
 #[test]
 fn gap_is_reported_and_replay_continues_from_the_next_state() {
     let (mut all, mut engine) = records(2);
-    all.push(Record::Gap { turns: 7 });
+    all.push(FlightRecord::Gap { turns: 7 });
     all.push(taken(&mut engine, 50, None));
     all.push(state(&engine, 51));
     all.push(taken(&mut engine, 52, None));
@@ -316,7 +316,7 @@ fn gap_is_reported_and_replay_continues_from_the_next_state() {
 #[test]
 fn different_decision_is_reported_with_its_input() {
     let (mut all, _) = records(2);
-    let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
+    let Some(FlightRecord::Turn { digest, .. }) = all.get_mut(2) else {
         panic!("a turn");
     };
     *digest ^= 1;
@@ -331,7 +331,7 @@ fn different_decision_is_reported_with_its_input() {
 #[test]
 fn bundle_reports_the_input_of_the_first_difference() {
     let (mut all, _) = records(2);
-    let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
+    let Some(FlightRecord::Turn { digest, .. }) = all.get_mut(2) else {
         panic!("a turn");
     };
     *digest ^= 1;

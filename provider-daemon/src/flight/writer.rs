@@ -2,9 +2,9 @@
 
 use super::folder::rotation_size;
 use super::format::Encoder;
-use super::health::Health;
-use super::redact::Key;
-use super::{Head, Record};
+use super::health::FlightHealth;
+use super::redact::RedactionKey;
+use super::{FlightRecord, Head};
 use crate::numbered_files::NumberedFiles;
 use akash_provider_core::engine::{Engine, Input};
 use akash_provider_core::record;
@@ -31,7 +31,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
     clippy::large_enum_variant,
     reason = "nearly all are turns, and the queue holds boxes"
 )]
-pub(super) enum Message {
+pub(super) enum FlightMessage {
     State {
         now: Now,
         wall: u64,
@@ -46,12 +46,12 @@ pub(super) enum Message {
     },
 }
 
-pub(super) struct Writer {
+pub(super) struct FlightWriter {
     folder: NumberedFiles,
     head: Head,
-    key: Key,
+    key: RedactionKey,
     wants_state: Arc<AtomicBool>,
-    health: Health,
+    health: FlightHealth,
     file: Option<Encoder<File>>,
     /// Number of recorded steps that are not yet in a file.
     unsaved: u64,
@@ -62,13 +62,13 @@ pub(super) struct Writer {
     pause: Duration,
 }
 
-impl Writer {
+impl FlightWriter {
     pub(super) fn new(
         folder: NumberedFiles,
         head: Head,
-        key: Key,
+        key: RedactionKey,
         wants_state: Arc<AtomicBool>,
-        health: Health,
+        health: FlightHealth,
     ) -> Self {
         Self {
             folder,
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(mut self, messages: &Receiver<Box<Message>>) {
+    pub(super) fn run(mut self, messages: &Receiver<Box<FlightMessage>>) {
         loop {
             let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));
             let failed = match written {
@@ -124,14 +124,14 @@ impl Writer {
     }
 
     /// Discards messages during the pause. Returns false if the recorder was dropped.
-    fn discard_during_pause(&mut self, messages: &Receiver<Box<Message>>) -> bool {
+    fn discard_during_pause(&mut self, messages: &Receiver<Box<FlightMessage>>) -> bool {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RETRY_PAUSE.1);
         loop {
             let wait = until.saturating_duration_since(Instant::now());
             match messages.recv_timeout(wait).map(|message| *message) {
-                Ok(Message::Turn { .. }) => self.lose(1),
-                Ok(Message::State { missed, .. }) => self.lose(missed),
+                Ok(FlightMessage::Turn { .. }) => self.lose(1),
+                Ok(FlightMessage::State { missed, .. }) => self.lose(missed),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
@@ -142,7 +142,7 @@ impl Writer {
         true
     }
 
-    fn write(&mut self, messages: &Receiver<Box<Message>>) -> io::Result<()> {
+    fn write(&mut self, messages: &Receiver<Box<FlightMessage>>) -> io::Result<()> {
         let mut flushed = Instant::now();
         let mut is_over = false;
         while !is_over {
@@ -163,13 +163,13 @@ impl Writer {
                 flushed = Instant::now();
             }
         }
-        self.push(&Record::End)?;
+        self.push(&FlightRecord::End)?;
         self.flush()
     }
 
-    fn take(&mut self, message: Message) -> io::Result<()> {
+    fn take(&mut self, message: FlightMessage) -> io::Result<()> {
         match message {
-            Message::State {
+            FlightMessage::State {
                 now,
                 wall,
                 mut engine,
@@ -183,18 +183,18 @@ impl Writer {
                 if self.lost > 0 {
                     let turns = std::mem::take(&mut self.lost);
                     self.unsaved_gaps += turns;
-                    self.push(&Record::Gap { turns })?;
+                    self.push(&FlightRecord::Gap { turns })?;
                 }
                 let key = &self.key;
                 record::hide_in_engine(&mut engine, &|secret: &str| key.redact(secret));
-                self.push(&Record::State { now, wall, engine })
+                self.push(&FlightRecord::State { now, wall, engine })
             }
             // A replay needs a preceding state.
-            Message::Turn { .. } if self.file.is_none() => {
+            FlightMessage::Turn { .. } if self.file.is_none() => {
                 self.lose(1);
                 Ok(())
             }
-            Message::Turn {
+            FlightMessage::Turn {
                 now,
                 mut input,
                 effects,
@@ -205,7 +205,7 @@ impl Writer {
                 if let Some(input) = &mut input {
                     record::hide_in_input(input, &|secret: &str| key.redact(secret));
                 }
-                self.push(&Record::Turn {
+                self.push(&FlightRecord::Turn {
                     now,
                     input,
                     effects,
@@ -233,7 +233,7 @@ impl Writer {
         Ok(())
     }
 
-    fn push(&mut self, record: &Record) -> io::Result<()> {
+    fn push(&mut self, record: &FlightRecord) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Ok(());
         };

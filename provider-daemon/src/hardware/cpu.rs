@@ -1,6 +1,6 @@
 //! Processors, their cores and threads.
 
-use super::tree::Tree;
+use super::tree::KernelFiles;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -39,13 +39,13 @@ struct Core {
     logical_processors: Vec<u32>,
 }
 
-type Fields<'a> = BTreeMap<&'a str, &'a str>;
+type CpuFields<'a> = BTreeMap<&'a str, &'a str>;
 
 /// Returns the online threads, by processor and core.
 ///
 /// # Errors
 /// Returns an error if the threads cannot be listed, or are too many.
-pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
+pub(super) fn cpu(tree: &KernelFiles) -> Result<Cpu, String> {
     let text = tree.text("/proc/cpuinfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/cpuinfo: {error}"))?;
     let fields = fields(&text);
@@ -93,7 +93,7 @@ fn count<T>(list: &[T]) -> u32 {
 }
 
 impl Processor {
-    fn new(id: i64, cores: BTreeMap<i64, Vec<u32>>, fields: &BTreeMap<u32, Fields<'_>>) -> Self {
+    fn new(id: i64, cores: BTreeMap<i64, Vec<u32>>, fields: &BTreeMap<u32, CpuFields<'_>>) -> Self {
         let first = cores.values().flatten().min();
         let thread_fields = first.and_then(|thread| fields.get(thread));
         // The field names depend on the architecture.
@@ -133,11 +133,11 @@ impl Processor {
 }
 
 /// Parses the fields of each thread in `/proc/cpuinfo`.
-fn fields(text: &str) -> BTreeMap<u32, Fields<'_>> {
+fn fields(text: &str) -> BTreeMap<u32, CpuFields<'_>> {
     let mut all = BTreeMap::new();
     for block in text.split("\n\n") {
         let lines = block.lines().filter_map(|line| line.split_once(':'));
-        let fields: Fields<'_> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
+        let fields: CpuFields<'_> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
         let number = fields.get("processor").and_then(|number| number.parse().ok());
         if let Some(number) = number.filter(|_| all.len() < THREADS_MAX) {
             all.insert(number, fields);

@@ -1,7 +1,7 @@
 //! Graphics cards and accelerators.
 
 use super::pci::{self, Device, Pci, is_address};
-use super::tree::Tree;
+use super::tree::KernelFiles;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ const CARDS: &str = "/sys/class/drm";
 const NO_NUMBER: i64 = -1;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Gpu {
+pub(crate) struct GraphicsCards {
     cards: Vec<Card>,
 }
 
@@ -21,12 +21,12 @@ struct Card {
     index: i64,
     pci: Option<Device>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<Node>,
+    node: Option<NumaNode>,
 }
 
 /// NUMA node of a card.
 #[derive(Debug, Serialize)]
-struct Node {
+struct NumaNode {
     id: u32,
 }
 
@@ -35,7 +35,7 @@ struct Node {
 ///
 /// # Errors
 /// Returns an error if existing cards cannot be read.
-pub(super) fn gpu(tree: &Tree, pci: Pci) -> Result<Gpu, String> {
+pub(super) fn gpu(tree: &KernelFiles, pci: Pci) -> Result<GraphicsCards, String> {
     let names = tree.names(CARDS)?;
     let numbered = names.iter().filter_map(|name| {
         // Names with a dash are connectors of the card.
@@ -59,10 +59,10 @@ pub(super) fn gpu(tree: &Tree, pci: Pci) -> Result<Gpu, String> {
             .iter()
             .find(|device| device.address == address)
             .cloned(),
-        node: pci::memory_node(tree, &address).map(|id| Node { id }),
+        node: pci::memory_node(tree, &address).map(|id| NumaNode { id }),
         address,
     });
-    Ok(Gpu {
+    Ok(GraphicsCards {
         cards: cards.collect(),
     })
 }

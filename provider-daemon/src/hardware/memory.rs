@@ -1,6 +1,6 @@
 //! Memory, and the sizes of its pages.
 
-use super::tree::Tree;
+use super::tree::KernelFiles;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const TEXT_MAX: u64 = 1 << 20;
 
 /// Memory, with the JSON fields of the library ghw.
 #[derive(Debug, Serialize)]
-pub(crate) struct Memory {
+pub(crate) struct MachineMemory {
     total_physical_bytes: u64,
     total_usable_bytes: u64,
     supported_page_sizes: Vec<u64>,
@@ -35,7 +35,7 @@ struct Pages {
 ///
 /// # Errors
 /// Returns an error if the usable memory is missing.
-pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
+pub(super) fn memory(tree: &KernelFiles) -> Result<MachineMemory, String> {
     let text = tree.text("/proc/meminfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/meminfo: {error}"))?;
     let kilobytes = |wanted: &str| {
@@ -62,7 +62,7 @@ pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
             amounts.insert(size, pages);
         }
     }
-    Ok(Memory {
+    Ok(MachineMemory {
         total_physical_bytes: physical(tree).unwrap_or(usable),
         total_usable_bytes: usable,
         supported_page_sizes: amounts.keys().copied().collect(),
@@ -74,7 +74,7 @@ pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
 }
 
 /// Returns the size of the online memory blocks; `None` if the machine has no memory blocks.
-fn physical(tree: &Tree) -> Option<u64> {
+fn physical(tree: &KernelFiles) -> Option<u64> {
     let size = tree.value(&format!("{BLOCKS}/block_size_bytes"))?;
     let size = u64::from_str_radix(&size, 16).ok()?;
     let names = tree.names(BLOCKS).ok()?;

@@ -8,7 +8,7 @@
 //! <tab>02  3D controller
 //! ```
 
-use super::tree::Tree;
+use super::tree::KernelFiles;
 use std::collections::BTreeMap;
 
 /// Maximum size of the PCI ID database, in bytes.
@@ -32,7 +32,7 @@ pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
     /// Reads the PCI ID database of the machine. Returns an empty database if no file can be read.
-    pub(super) fn from_tree(tree: &Tree) -> Self {
+    pub(super) fn from_tree(tree: &KernelFiles) -> Self {
         let texts = PLACES
             .iter()
             .filter_map(|place| tree.text(place, DATABASE_MAX as u64).ok());

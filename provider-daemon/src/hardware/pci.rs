@@ -1,7 +1,7 @@
 //! Devices on the PCI bus.
 
 use super::names::Names;
-use super::tree::Tree;
+use super::tree::KernelFiles;
 use serde::Serialize;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -43,7 +43,7 @@ pub(super) struct Device {
 ///
 /// # Errors
 /// Returns an error if the bus cannot be read, or if it has too many devices.
-pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
+pub(super) fn pci(tree: &KernelFiles, names: &Names) -> Result<Pci, String> {
     let addresses = tree.names(DEVICES)?;
     if addresses.len() > DEVICES_MAX {
         return Err(format!("{DEVICES} has more than {DEVICES_MAX} devices"));
@@ -56,7 +56,7 @@ pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
 }
 
 /// Reads a device; `None` if its vendor or product number is missing or invalid.
-fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
+fn device(tree: &KernelFiles, names: &Names, address: &str) -> Option<Device> {
     let place = format!("{DEVICES}/{address}");
     let number = |file: &str, digits: usize| hexadecimal(&tree.value(&format!("{place}/{file}"))?, digits);
     let (vendor, product) = (number("vendor", 4)?, number("device", 4)?);
@@ -93,7 +93,7 @@ fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
 }
 
 /// Returns the NUMA node of a device, if any.
-pub(super) fn memory_node(tree: &Tree, address: &str) -> Option<u32> {
+pub(super) fn memory_node(tree: &KernelFiles, address: &str) -> Option<u32> {
     tree.number(&format!("{DEVICES}/{address}/numa_node"))
 }
 

@@ -63,17 +63,17 @@ impl Made {
         self.link(&format!("sys/class/drm/card{number}-HDMI-A-1"), &to);
     }
 
-    fn machine(&self) -> Machine {
-        Machine::new(self.folder.path())
+    fn machine(&self) -> HostHardware {
+        HostHardware::new(self.folder.path())
     }
 
-    fn part(&self, part: Part) -> Value {
+    fn part(&self, part: HardwarePart) -> Value {
         self.machine().part(part).unwrap()
     }
 
     /// Returns the index, the address and the numbers `VENDOR:PRODUCT` of each GPU.
     fn cards(&self) -> Vec<(i64, String, String)> {
-        let found = self.part(Part::Gpu);
+        let found = self.part(HardwarePart::Gpu);
         let cards = found["cards"].as_array().unwrap().iter();
         let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
         cards
@@ -95,9 +95,12 @@ fn reports_no_cards_without_an_error() {
     let made = Made::new();
     made.device("0000:00:1f.0", "0x8086", "0x7a04", "0x060100");
     assert!(made.cards().is_empty());
-    assert_eq!(made.part(Part::Pci)["Devices"].as_array().unwrap().len(), 1);
-    let empty = Machine::new(&made.at("nowhere"));
-    assert_eq!(empty.part(Part::Gpu).unwrap(), json!({"cards": []}));
+    assert_eq!(
+        made.part(HardwarePart::Pci)["Devices"].as_array().unwrap().len(),
+        1
+    );
+    let empty = HostHardware::new(&made.at("nowhere"));
+    assert_eq!(empty.part(HardwarePart::Gpu).unwrap(), json!({"cards": []}));
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn lists_display_cards_and_compute_devices() {
         card(-1, "0000:af:00.0", "1002:740f"),
     ];
     assert_eq!(made.cards(), expected);
-    let found = made.part(Part::Gpu);
+    let found = made.part(HardwarePart::Gpu);
     assert_eq!(found["cards"][2]["node"], json!({"id": 1}));
     assert_eq!(found["cards"][0].get("node"), None);
 }
@@ -142,7 +145,7 @@ fn reports_a_device_in_the_form_of_ghw_with_its_name() {
         &format!("{place}/iommu_group"),
         "../../../../kernel/iommu_groups/42",
     );
-    let of = |made: &Made| made.part(Part::Pci)["Devices"][0].clone();
+    let of = |made: &Made| made.part(HardwarePart::Pci)["Devices"][0].clone();
     assert_eq!(of(&made)["vendor"], json!({"id": "10de", "name": "unknown"}));
     made.file(
         "usr/share/misc/pci.ids",
@@ -185,7 +188,10 @@ fn skips_devices_with_invalid_files() {
         "../../devices/pci0000:00/0000:3b:00.0/drm/cardinal",
     );
     assert_eq!(made.cards(), [card(-1, "0000:3b:00.0", "10de:20b5")]);
-    assert_eq!(made.part(Part::Pci)["Devices"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        made.part(HardwarePart::Pci)["Devices"].as_array().unwrap().len(),
+        2
+    );
 }
 
 #[test]
@@ -200,7 +206,7 @@ fn reports_unreadable_hardware_as_an_error() {
     // Root can read all files, so a thread with another user ID reads them.
     let as_nobody = move || {
         nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
-        Machine::new(&root).part(Part::Gpu)
+        HostHardware::new(&root).part(HardwarePart::Gpu)
     };
     let look = || std::thread::spawn(as_nobody.clone()).join().unwrap();
     assert_eq!(
@@ -236,7 +242,7 @@ fn counts_online_threads_by_processor_and_core() {
     }
     made.file("sys/devices/system/cpu/cpufreq/boost", "1");
     made.file("proc/cpuinfo", &text);
-    let found = made.part(Part::Cpu);
+    let found = made.part(HardwarePart::Cpu);
     let total = |name: &str| found[name].as_u64().unwrap();
     assert_eq!((total("total_cores"), total("total_threads")), (3, 5));
     let first = &found["processors"][0];
@@ -250,7 +256,7 @@ fn counts_online_threads_by_processor_and_core() {
     assert_eq!(first["cores"][1], core);
     assert_eq!(found["processors"][1]["total_cores"], 1);
     made.file("proc/cpuinfo", &"x".repeat(17 << 20));
-    let refused = made.machine().part(Part::Cpu).unwrap_err();
+    let refused = made.machine().part(HardwarePart::Cpu).unwrap_err();
     assert!(refused.contains("longer than"), "{refused}");
 }
 
@@ -262,7 +268,7 @@ fn reports_memory_of_blocks_and_kernel() {
         "MemTotal:       3145728 kB\nMemFree: 1 kB\nHugepagesize:    2048 kB\nHugetlb:     4096 kB\n",
     );
     assert_eq!(
-        made.part(Part::Memory)["total_physical_bytes"],
+        made.part(HardwarePart::Memory)["total_physical_bytes"],
         3_u64 << 30,
         "the usable memory"
     );
@@ -287,9 +293,9 @@ fn reports_memory_of_blocks_and_kernel() {
         "huge_page_amounts_by_size": {"2097152": {"total": 2, "free": 0, "surplus": 0, "reserved": 0}},
         "modules": null,
     });
-    assert_eq!(made.part(Part::Memory), expected);
+    assert_eq!(made.part(HardwarePart::Memory), expected);
     made.file("proc/meminfo", "MemTotal: lots\n");
-    let refused = made.machine().part(Part::Memory).unwrap_err();
+    let refused = made.machine().part(HardwarePart::Memory).unwrap_err();
     assert!(refused.contains("`MemTotal`"), "{refused}");
 }
 
@@ -312,7 +318,7 @@ fn limits_the_size_of_the_name_database() {
 
 #[test]
 fn reads_the_local_machine() {
-    let machine = Machine::new(Path::new("/"));
+    let machine = HostHardware::new(Path::new("/"));
     let all = machine.all();
     assert_eq!(all["errors"], Value::Null, "{all}");
     assert!(all["cpu"]["total_threads"].as_u64().unwrap() > 0);

@@ -13,11 +13,11 @@ const NAMES_MAX: usize = 65_536;
 
 /// Reader of kernel files below `/` or a test directory.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
+pub(super) struct KernelFiles {
     root: PathBuf,
 }
 
-impl Tree {
+impl KernelFiles {
     pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),

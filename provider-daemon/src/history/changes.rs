@@ -5,7 +5,7 @@
 //! the reduction. A small reduction for many orders is therefore preferred to a large reduction for a few
 //! more orders.
 
-use super::record::{OrderRecord, Outcome};
+use super::record::{HistoryOutcome, OrderRecord};
 use akash_provider_cli::plain::count;
 use akash_provider_core::types::quantity::cores;
 use akash_provider_core::types::{Dec, DecCoin, DeclineCode};
@@ -21,7 +21,7 @@ const SCALE: i64 = 10_000;
 
 /// A change of price or capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct SuggestedChange {
     /// Cause: `lost_by_price`, or the code of the declines.
     pub cause: String,
     /// Number of orders with this cause.
@@ -50,12 +50,12 @@ pub(super) struct Causes {
 impl Causes {
     pub(super) fn add(&mut self, record: &OrderRecord) {
         match record.outcome {
-            Outcome::Lost => {
+            HistoryOutcome::Lost => {
                 if let Some((price, winner)) = record.cheaper_winner() {
                     self.lost.extend(reduction(price, winner));
                 }
             }
-            Outcome::Declined => self.add_declined(record),
+            HistoryOutcome::Declined => self.add_declined(record),
             _ => {}
         }
     }
@@ -118,8 +118,8 @@ impl Causes {
     }
 
     /// Returns possible changes of price or capacity. The first change would have gained the most orders.
-    pub(super) fn changes(self) -> Vec<Change> {
-        let mut changes: Vec<Change> = Vec::new();
+    pub(super) fn changes(self) -> Vec<SuggestedChange> {
+        let mut changes: Vec<SuggestedChange> = Vec::new();
         changes.extend(price_change(
             "lost_by_price",
             self.lost,
@@ -152,7 +152,7 @@ impl Causes {
                 }
                 _ => format!("{declined} for {what}: offering it would have admitted up to {orders}"),
             };
-            Change {
+            SuggestedChange {
                 cause: code.to_string(),
                 affected: orders,
                 orders,
@@ -194,7 +194,7 @@ fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,
     text: impl Fn(usize, String, usize) -> String,
-) -> Option<Change> {
+) -> Option<SuggestedChange> {
     reductions.sort_unstable();
     let candidates = reductions
         .iter()
@@ -208,7 +208,7 @@ fn price_change(
     let (at, reduction) = best?;
     let percent = format!("{}.{:02}", reduction / 100, reduction % 100);
     let percent = percent.trim_end_matches('0').trim_end_matches('.').to_owned();
-    Some(Change {
+    Some(SuggestedChange {
         cause: cause.to_owned(),
         affected: reductions.len(),
         orders: at + 1,
@@ -218,7 +218,7 @@ fn price_change(
 
 /// Returns the additional capacity that is sufficient for each of the smallest 75 % of the orders, one at a
 /// time.
-fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
+fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<SuggestedChange> {
     if orders.is_empty() {
         return None;
     }
@@ -227,7 +227,7 @@ fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     orders.truncate((affected * 3).div_ceil(4));
     let most = |of: fn(&(u64, u64, u64)) -> u64| orders.iter().map(of).max().unwrap_or_default();
     let (cpu, memory, storage) = (most(|o| o.0), most(|o| o.1), most(|o| o.2));
-    Some(Change {
+    Some(SuggestedChange {
         cause: DeclineCode::InsufficientCapacity.to_string(),
         affected,
         orders: orders.len(),

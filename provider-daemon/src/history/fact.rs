@@ -1,6 +1,6 @@
 //! Facts about orders, and their effect on a record.
 
-use super::record::{LeaseEnd, Moment, OrderRecord, Outcome, RecordedDecline, Requested, Winner, cut};
+use super::record::{HistoryOutcome, LeaseEnd, Moment, OrderRecord, RecordedDecline, Requested, Winner, cut};
 use akash_provider_core::cluster::{Health, Outage};
 use akash_provider_core::pricing::policy::Line;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
@@ -15,21 +15,21 @@ const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 /// Fact that the order history records, with its time.
 #[derive(Debug)]
 pub(super) struct Fact {
-    pub(super) subject: Subject,
+    pub(super) subject: FactSubject,
     pub(super) at: Moment,
-    pub(super) kind: Kind,
+    pub(super) kind: FactKind,
 }
 
 /// Orders that a fact concerns.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum FactSubject {
     Order(OrderId),
     /// All orders with a lease in this deployment.
     Deployment(DeploymentId),
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FactKind {
     /// Event of the provider.
     Event(Arc<Event>),
     /// Group of the order, as on the chain.
@@ -51,9 +51,9 @@ impl Fact {
             Event::OrderSeen { order }
             | Event::OrderDeclined { order, .. }
             | Event::BidsNotCounted { order, .. }
-            | Event::BidUnfunded { order, .. } => Subject::Order(order.clone()),
+            | Event::BidUnfunded { order, .. } => FactSubject::Order(order.clone()),
             Event::BidPlaced { bid, .. } | Event::BidAdopted { bid, .. } | Event::BidEnded { bid, .. } => {
-                Subject::Order(bid.order.clone())
+                FactSubject::Order(bid.order.clone())
             }
             Event::LeaseAdopted { lease, .. }
             | Event::LeaseWon { lease, .. }
@@ -66,20 +66,20 @@ impl Fact {
             | Event::WithdrawFailed { lease, .. }
             | Event::EndHeld { lease, .. }
             | Event::RecordUnusable { lease, .. }
-            | Event::RecordUsable { lease } => Subject::Order(lease.order.clone()),
+            | Event::RecordUsable { lease } => FactSubject::Order(lease.order.clone()),
             Event::ManifestReceived { deployment, .. } | Event::ManifestRefused { deployment, .. } => {
-                Subject::Deployment(deployment.clone())
+                FactSubject::Deployment(deployment.clone())
             }
             _ => return None,
         };
-        let kind = Kind::Event(Arc::clone(event));
+        let kind = FactKind::Event(Arc::clone(event));
         Some(Self { subject, at, kind })
     }
 
     /// Returns true if the fact creates the record of an order. Before the record exists, facts of other
     /// kinds are ignored.
     pub(super) fn creates_record(&self) -> bool {
-        let Kind::Event(event) = &self.kind else {
+        let FactKind::Event(event) = &self.kind else {
             return false;
         };
         matches!(
@@ -96,14 +96,14 @@ impl Fact {
     pub(super) fn apply(self, record: &mut OrderRecord, pricing: &dyn PricingStrategy) {
         let at = self.at;
         match self.kind {
-            Kind::Event(event) => apply_event(record, at, &event),
-            Kind::Group(group) => record.requested = Some(Requested::from_group(&group)),
-            Kind::Price(request, price) => {
+            FactKind::Event(event) => apply_event(record, at, &event),
+            FactKind::Group(group) => record.requested = Some(Requested::from_group(&group)),
+            FactKind::Price(request, price) => {
                 record.requested = Some(Requested::from_group(&request.group));
                 record.price_lines = lines_of(&request, &price, pricing);
                 record.price = Some(price);
             }
-            Kind::OtherLease(provider, price) => {
+            FactKind::OtherLease(provider, price) => {
                 record.add_step(
                     at,
                     "lease_of_another_provider",
@@ -111,21 +111,21 @@ impl Fact {
                 );
                 record.winner = Some(Winner { provider, price });
                 // For an order with a bid of this provider, the end of the bid follows.
-                if record.outcome == Outcome::Waiting {
-                    record.outcome = Outcome::Closed;
+                if record.outcome == HistoryOutcome::Waiting {
+                    record.outcome = HistoryOutcome::Closed;
                 }
             }
             // The event of the provider follows after the removal of the workload.
-            Kind::LeaseEnded(reason) if record.has_lease() => {
+            FactKind::LeaseEnded(reason) if record.has_lease() => {
                 let reason = Some(reason);
                 record.end = Some(LeaseEnd { at, reason });
             }
-            Kind::LeaseEnded(_) => {}
-            Kind::OrderClosed => {
+            FactKind::LeaseEnded(_) => {}
+            FactKind::OrderClosed => {
                 // The end of a lease is a separate event.
-                if record.outcome == Outcome::Waiting {
+                if record.outcome == HistoryOutcome::Waiting {
                     record.add_step(at, "order_closed", "");
-                    record.outcome = Outcome::Closed;
+                    record.outcome = HistoryOutcome::Closed;
                 }
             }
         }
@@ -163,8 +163,8 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
                 code: *reason,
                 message,
             });
-            if record.outcome == Outcome::Waiting {
-                record.outcome = Outcome::Declined;
+            if record.outcome == HistoryOutcome::Waiting {
+                record.outcome = HistoryOutcome::Declined;
             }
         }
         Event::BidPlaced { price, .. } | Event::BidAdopted { price, .. } => {
@@ -173,15 +173,15 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
             record.add_step(at, step, format!("{price} per block"));
             record.price = Some(price.clone());
             if !record.has_lease() {
-                record.outcome = Outcome::Waiting;
+                record.outcome = HistoryOutcome::Waiting;
             }
         }
         Event::BidEnded { outcome, .. } => {
             record.add_step(at, "bid_ended", outcome.name().replace('_', " "));
             record.outcome = match outcome {
-                BidOutcome::Lost => Outcome::Lost,
-                BidOutcome::Timeout => Outcome::TimedOut,
-                _ => Outcome::Closed,
+                BidOutcome::Lost => HistoryOutcome::Lost,
+                BidOutcome::Timeout => HistoryOutcome::TimedOut,
+                _ => HistoryOutcome::Closed,
             };
         }
         Event::LeaseWon { price, .. } | Event::LeaseAdopted { price, .. } => {
@@ -189,7 +189,7 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
             let step = if is_new { "lease_won" } else { "lease_adopted" };
             record.add_step(at, step, format!("{price} per block"));
             record.price = Some(price.clone());
-            record.outcome = Outcome::Won;
+            record.outcome = HistoryOutcome::Won;
             record.won.get_or_insert(at);
         }
         Event::LeaseClosed { reason, .. } => {

@@ -1,6 +1,6 @@
 //! Selection of records.
 
-use super::record::{OrderRecord, Outcome};
+use super::record::{HistoryOutcome, OrderRecord};
 use super::store::HistoryStore;
 use super::summary::newest_height;
 use akash_provider_core::types::{Address, DeclineCode, DeploymentId, LeaseId, OrderId};
@@ -34,7 +34,7 @@ impl OrderFilter {
                 .as_ref()
                 .is_some_and(|decline| decline.code == code)
         };
-        (!self.declined || record.outcome == Outcome::Declined) && self.code.is_none_or(is_code)
+        (!self.declined || record.outcome == HistoryOutcome::Declined) && self.code.is_none_or(is_code)
     }
 
     /// Reads the newest matching records, newest first.

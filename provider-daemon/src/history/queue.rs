@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum HistoryMessage {
     /// Boxed, because a channel allocates all its slots at once.
     Fact(Box<Fact>),
     /// Request to write all earlier facts and then respond.
@@ -18,21 +18,21 @@ pub(super) enum Message {
 
 #[derive(Debug, Clone)]
 pub(super) struct FactSender {
-    pub(super) queue: SyncSender<Message>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) queue: SyncSender<HistoryMessage>,
+    pub(super) shared: Arc<HistoryState>,
 }
 
 impl FactSender {
     /// Sends a fact to the writer. If the queue is full, the fact is dropped and counted.
     pub(super) fn send(&self, fact: Fact) {
-        if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
+        if self.queue.try_send(HistoryMessage::Fact(Box::new(fact))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct HistoryState {
     pub(super) dropped: AtomicU64,
     /// True after the warning about a slow writer.
     pub(super) is_slow: AtomicBool,

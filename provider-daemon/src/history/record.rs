@@ -16,7 +16,7 @@ const NAMES_MAX: usize = 16;
 /// Outcome of an order for this provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum HistoryOutcome {
     /// The provider has not decided yet, or its bid is open.
     #[default]
     Waiting,
@@ -32,7 +32,7 @@ pub enum Outcome {
     TimedOut,
 }
 
-impl Outcome {
+impl HistoryOutcome {
     /// Returns the name, for output.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -103,7 +103,7 @@ pub struct Winner {
 
 /// Step in the life cycle of an order or of its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct OrderStep {
     /// Block and time of the step.
     #[serde(flatten)]
     pub at: Moment,
@@ -132,7 +132,7 @@ pub struct OrderRecord {
     /// Block and time at which the provider received the order.
     pub seen: Moment,
     /// Outcome until now.
-    pub outcome: Outcome,
+    pub outcome: HistoryOutcome,
     /// Requested resources; `None` if the group is unknown.
     #[serde(default)]
     pub requested: Option<Requested>,
@@ -159,7 +159,7 @@ pub struct OrderRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accrued: Option<DecCoin>,
     /// Steps in the order of their occurrence.
-    pub steps: Vec<Step>,
+    pub steps: Vec<OrderStep>,
     /// Number of steps that were removed because of the limit per record.
     #[serde(default)]
     pub omitted: u32,
@@ -170,7 +170,7 @@ impl OrderRecord {
         Self {
             order,
             seen,
-            outcome: Outcome::default(),
+            outcome: HistoryOutcome::default(),
             requested: None,
             price: None,
             price_lines: Vec::new(),
@@ -187,7 +187,7 @@ impl OrderRecord {
     /// Adds a step. A repetition of the last step is not added.
     pub(super) fn add_step(&mut self, at: Moment, step: &str, detail: impl Into<String>) {
         let detail = cut(detail.into());
-        let is_repeated = |last: &Step| last.step == step && last.detail == detail;
+        let is_repeated = |last: &OrderStep| last.step == step && last.detail == detail;
         if self.steps.last().is_some_and(is_repeated) {
             return;
         }
@@ -196,7 +196,7 @@ impl OrderRecord {
             self.omitted += 1;
         }
         let step = step.to_owned();
-        self.steps.push(Step { at, step, detail });
+        self.steps.push(OrderStep { at, step, detail });
     }
 
     /// Returns the earnings of the lease until its end, or until `height` if the lease has not ended. Returns
@@ -210,7 +210,7 @@ impl OrderRecord {
 
     /// Returns true if the record has a lease that has not ended.
     pub(super) fn has_lease(&self) -> bool {
-        self.outcome == Outcome::Won && self.end.is_none()
+        self.outcome == HistoryOutcome::Won && self.end.is_none()
     }
 
     /// Returns this provider's price and the winner's price, if the winner was cheaper. The prices must have

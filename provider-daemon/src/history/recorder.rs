@@ -1,6 +1,6 @@
 //! Recorder on the engine's side: sends facts to the writer without waiting.
 
-use super::fact::{Fact, Kind, Subject};
+use super::fact::{Fact, FactKind, FactSubject};
 use super::queue::FactSender;
 use super::record::Moment;
 use crate::flight::wall_ms;
@@ -46,8 +46,8 @@ impl HistoryRecorder {
         self
     }
 
-    fn send(&self, order: &OrderId, kind: Kind) {
-        let subject = Subject::Order(order.clone());
+    fn send(&self, order: &OrderId, kind: FactKind) {
+        let subject = FactSubject::Order(order.clone());
         self.sender.send(Fact {
             subject,
             at: self.at,
@@ -65,15 +65,18 @@ impl HistoryRecorder {
             // The events of a block precede the end of the block.
             ChainEvent::LeaseCreated { id, price } if self.provider.as_ref() != Some(&id.provider) => {
                 self.at.height += 1;
-                self.send(&id.order, Kind::OtherLease(id.provider.clone(), price.clone()));
+                self.send(
+                    &id.order,
+                    FactKind::OtherLease(id.provider.clone(), price.clone()),
+                );
             }
             ChainEvent::LeaseClosed { id, reason } if self.provider.as_ref() == Some(&id.provider) => {
                 self.at.height += 1;
-                self.send(&id.order, Kind::LeaseEnded(*reason));
+                self.send(&id.order, FactKind::LeaseEnded(*reason));
             }
             ChainEvent::OrderClosed { id } => {
                 self.at.height += 1;
-                self.send(id, Kind::OrderClosed);
+                self.send(id, FactKind::OrderClosed);
             }
             _ => self.at.height += 1,
         }
@@ -81,14 +84,16 @@ impl HistoryRecorder {
 
     fn completion(&mut self, engine: &Engine, id: EffectId, completion: &Completion) {
         match completion {
-            Completion::Order(Ok(Some(order))) => self.send(&order.id, Kind::Group(Arc::clone(&order.spec))),
+            Completion::Order(Ok(Some(order))) => {
+                self.send(&order.id, FactKind::Group(Arc::clone(&order.spec)))
+            }
             Completion::Price(answer) => {
                 let at = self.requests.iter().position(|(of, _)| *of == id);
                 let request = at.and_then(|at| self.requests.remove(at));
                 if let (Some((_, request)), Ok(price), Some(order)) =
                     (request, answer, engine.order_of_call(id))
                 {
-                    self.send(order, Kind::Price(Box::new(request), price.clone()));
+                    self.send(order, FactKind::Price(Box::new(request), price.clone()));
                 }
             }
             _ => {}
@@ -106,7 +111,7 @@ impl HistoryRecorder {
                 && let Event::OrderSeen { order } = &**event
                 && let Some(group) = groups.get(order)
             {
-                self.send(order, Kind::Group(Arc::clone(group)));
+                self.send(order, FactKind::Group(Arc::clone(group)));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Summary of the recorded orders.
 
-use super::changes::{Causes, Change};
-use super::record::{OrderRecord, Outcome};
+use super::changes::{Causes, SuggestedChange};
+use super::record::{HistoryOutcome, OrderRecord};
 use super::store::HistoryStore;
 use akash_provider_core::types::{Dec, DecCoin, DeclineCode, Denom};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct Summary {
     /// Start of the summarized period, in milliseconds since the Unix epoch.
     pub since: u64,
     /// Number of orders by outcome.
-    pub outcomes: BTreeMap<Outcome, usize>,
+    pub outcomes: BTreeMap<HistoryOutcome, usize>,
     /// Number of declined orders by code.
     pub declines: BTreeMap<DeclineCode, u64>,
     /// Number of orders that another provider won with a lower price.
@@ -22,7 +22,7 @@ pub struct Summary {
     /// the lease. The escrow account of a lease may have paid less.
     pub accrued: Vec<DecCoin>,
     /// Changes that would have won or admitted the most orders, the best change first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SuggestedChange>,
 }
 
 impl Summary {
@@ -62,15 +62,15 @@ impl Summary {
     fn add(&mut self, record: &OrderRecord) {
         *self.outcomes.entry(record.outcome).or_default() += 1;
         self.lost_by_price +=
-            usize::from(record.outcome == Outcome::Lost && record.cheaper_winner().is_some());
-        if let (Outcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
+            usize::from(record.outcome == HistoryOutcome::Lost && record.cheaper_winner().is_some());
+        if let (HistoryOutcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
             *self.declines.entry(decline.code).or_default() += 1;
         }
     }
 
     /// Returns the number of orders with an outcome.
     #[must_use]
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: HistoryOutcome) -> usize {
         self.outcomes.get(&outcome).copied().unwrap_or_default()
     }
 }

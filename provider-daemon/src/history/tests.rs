@@ -1,6 +1,6 @@
 //! Tests of the recorder, the writer and the file.
 
-use super::fact::{Fact, Kind, Subject};
+use super::fact::{Fact, FactKind, FactSubject};
 use super::record::{Moment, OrderRecord, RecordedDecline, Requested, Winner};
 use super::*;
 use crate::flight::wall_ms;
@@ -153,7 +153,12 @@ async fn records_decisions_and_outcomes_across_a_restart() {
     let outcomes = [outcome(1), outcome(2), outcome(3), outcome(4)];
     assert_eq!(
         outcomes,
-        [Outcome::Won, Outcome::Lost, Outcome::Declined, Outcome::Closed]
+        [
+            HistoryOutcome::Won,
+            HistoryOutcome::Lost,
+            HistoryOutcome::Declined,
+            HistoryOutcome::Closed
+        ]
     );
     let first = store.get(&order(1)).unwrap().unwrap();
     let names: Vec<&str> = first.steps.iter().map(|step| &*step.step).collect();
@@ -209,9 +214,9 @@ fn records_the_price_with_its_lines_and_the_requested_resources() {
     let apply = |price: DecCoin| {
         let mut record = OrderRecord::new(order(1), Moment::default());
         let fact = Fact {
-            subject: Subject::Order(order(1)),
+            subject: FactSubject::Order(order(1)),
             at: Moment::default(),
-            kind: Kind::Price(Box::new(request.clone()), price),
+            kind: FactKind::Price(Box::new(request.clone()), price),
         };
         fact.apply(&mut record, &*pricing());
         record
@@ -252,7 +257,7 @@ fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
     let mut record = OrderRecord::new(order(1), at(9));
     let mut apply = |height, kind| {
         let fact = Fact {
-            subject: Subject::Order(order(1)),
+            subject: FactSubject::Order(order(1)),
             at: at(height),
             kind,
         };
@@ -264,7 +269,7 @@ fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
             .remove(0);
         (known.accrued.clone(), timeline(&known))
     };
-    let event = |event| Kind::Event(Arc::new(event));
+    let event = |event| FactKind::Event(Arc::new(event));
     let placed = Event::BidPlaced {
         bid: lease(1, PROVIDER),
         price: coin("1.5"),
@@ -278,7 +283,7 @@ fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
     assert_eq!(accrued, Some(coin("30")));
     let line = "accrued:   30uact at the lease price from block 10\n";
     assert!(text.contains(line), "{text}");
-    apply(20, Kind::LeaseEnded(CloseReason::Owner));
+    apply(20, FactKind::LeaseEnded(CloseReason::Owner));
     // The removal of the workload takes six blocks.
     let closed = Event::LeaseClosed {
         lease: lease(1, PROVIDER),
@@ -475,9 +480,9 @@ fn many_causes_of_declines_are_summarized() {
             time: wall_ms(),
         };
         let mut record = OrderRecord::new(order(dseq), at);
-        let facts = events.into_iter().map(|event| Kind::Event(Arc::new(event)));
-        for kind in std::iter::once(Kind::Group(Arc::clone(group))).chain(facts) {
-            let subject = Subject::Order(order(dseq));
+        let facts = events.into_iter().map(|event| FactKind::Event(Arc::new(event)));
+        for kind in std::iter::once(FactKind::Group(Arc::clone(group))).chain(facts) {
+            let subject = FactSubject::Order(order(dseq));
             Fact { subject, at, kind }.apply(&mut record, &*pricing());
         }
         record.price = price.map(coin);
@@ -512,7 +517,7 @@ fn many_causes_of_declines_are_summarized() {
         text.contains("attributes 49") && text.contains("1. declined 18"),
         "{text}"
     );
-    assert_eq!(summary.count(Outcome::Declined), records.len());
+    assert_eq!(summary.count(HistoryOutcome::Declined), records.len());
 }
 
 /// The provider bid the price 100 and lost all orders. Expected changes, by the prices of the winners:
@@ -526,7 +531,7 @@ fn many_causes_of_declines_are_summarized() {
 fn summary_names_the_three_changes_with_the_most_orders() {
     let home = tempfile::tempdir().unwrap();
     let store = HistoryStore::open(home.path()).unwrap();
-    let record = |dseq: u64, outcome: Outcome, price: &str| {
+    let record = |dseq: u64, outcome: HistoryOutcome, price: &str| {
         let at = Moment {
             height: dseq,
             time: wall_ms(),
@@ -536,7 +541,7 @@ fn summary_names_the_three_changes_with_the_most_orders() {
         record
     };
     let lost = |(dseq, winner): (u64, &str)| {
-        let mut record = record(dseq, Outcome::Lost, "100");
+        let mut record = record(dseq, HistoryOutcome::Lost, "100");
         record.winner = Some(Winner {
             provider: OTHER.parse().unwrap(),
             price: coin(winner),
@@ -544,7 +549,7 @@ fn summary_names_the_three_changes_with_the_most_orders() {
         record
     };
     let declined = |dseq, code, group: &GroupSpec| {
-        let mut record = record(dseq, Outcome::Declined, "220");
+        let mut record = record(dseq, HistoryOutcome::Declined, "220");
         record.requested = Some(Requested::from_group(group));
         record.decline = Some(RecordedDecline {
             code,
@@ -561,7 +566,10 @@ fn summary_names_the_three_changes_with_the_most_orders() {
     records.push(declined(21, DeclineCode::Storage, &gpu));
     store.write(records.iter(), BOUNDS).unwrap();
     let summary = Summary::read(&store, 0, None).unwrap();
-    assert_eq!((summary.count(Outcome::Lost), summary.lost_by_price), (5, 4));
+    assert_eq!(
+        (summary.count(HistoryOutcome::Lost), summary.lost_by_price),
+        (5, 4)
+    );
     let changes: Vec<(&str, usize, usize)> = summary
         .changes
         .iter()

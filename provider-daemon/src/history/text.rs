@@ -2,7 +2,7 @@
 
 use super::changes::size;
 use super::fact::reason_text;
-use super::record::{Moment, OrderRecord, Outcome, Requested};
+use super::record::{HistoryOutcome, Moment, OrderRecord, Requested};
 use super::summary::Summary;
 use crate::flight::format_time;
 use crate::run::declines_text;
@@ -23,7 +23,7 @@ pub fn line_of(record: &OrderRecord) -> String {
         let reason = end.reason.map(reason_text).unwrap_or_default();
         parts.push(format!("lease closed {reason}"));
     }
-    if let (Outcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
+    if let (HistoryOutcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
         parts.push(format!("{}: {}", decline.code, decline.message));
     }
     let (time, parts) = (format_time(record.seen.time), parts.join(", "));
@@ -134,20 +134,20 @@ pub fn summary_text(summary: &Summary) -> String {
         format_time(summary.since)
     );
     let outcomes = [
-        Outcome::Won,
-        Outcome::Lost,
-        Outcome::Declined,
-        Outcome::TimedOut,
-        Outcome::Closed,
-        Outcome::Waiting,
+        HistoryOutcome::Won,
+        HistoryOutcome::Lost,
+        HistoryOutcome::Declined,
+        HistoryOutcome::TimedOut,
+        HistoryOutcome::Closed,
+        HistoryOutcome::Waiting,
     ];
     for outcome in outcomes {
         let count = summary.count(outcome);
         let detail = match outcome {
             _ if count == 0 => String::new(),
-            Outcome::Lost => format!("  {} to a lower price", summary.lost_by_price),
-            Outcome::Declined => format!("  {}", declines_text(&summary.declines, usize::MAX)),
-            Outcome::Won if !summary.accrued.is_empty() => {
+            HistoryOutcome::Lost => format!("  {} to a lower price", summary.lost_by_price),
+            HistoryOutcome::Declined => format!("  {}", declines_text(&summary.declines, usize::MAX)),
+            HistoryOutcome::Won if !summary.accrued.is_empty() => {
                 let amounts: Vec<String> = summary.accrued.iter().map(ToString::to_string).collect();
                 format!("  {} accrued at the lease prices", amounts.join(", "))
             }

@@ -1,8 +1,8 @@
 //! Writer of the order history: a thread that applies facts to records and writes them in batches.
 
 use super::Bounds;
-use super::fact::{Fact, Kind, Subject};
-use super::queue::{FactSender, Message, Shared};
+use super::fact::{Fact, FactKind, FactSubject};
+use super::queue::{FactSender, HistoryMessage, HistoryState};
 use super::record::OrderRecord;
 use super::recorder::HistoryRecorder;
 use super::store::HistoryStore;
@@ -66,7 +66,7 @@ impl History {
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
-        if self.sender.queue.try_send(Message::Flush(done)).is_ok() {
+        if self.sender.queue.try_send(HistoryMessage::Flush(done)).is_ok() {
             // After the limit the last facts are missing, which is better than no response.
             let _ = written.recv_timeout(FLUSH);
         }
@@ -90,7 +90,7 @@ impl History {
         };
         let queue = self.sender.queue;
         let ended = tokio::task::spawn_blocking(move || {
-            drop(queue.send(Message::End));
+            drop(queue.send(HistoryMessage::End));
             writer.join()
         });
         if !matches!(tokio::time::timeout(LAST, ended).await, Ok(Ok(Ok(())))) {
@@ -108,8 +108,8 @@ pub(super) fn start(
     retry: Duration,
 ) -> std::io::Result<(HistoryRecorder, History)> {
     let (queue, messages) = sync_channel(QUEUE);
-    let shared = Arc::<Shared>::default();
-    let mut writer = Writer {
+    let shared = Arc::<HistoryState>::default();
+    let mut writer = HistoryWriter {
         shared: Arc::clone(&shared),
         file,
         bounds,
@@ -129,8 +129,8 @@ pub(super) fn start(
     Ok((HistoryRecorder::new(sender), history))
 }
 
-struct Writer {
-    shared: Arc<Shared>,
+struct HistoryWriter {
+    shared: Arc<HistoryState>,
     file: FileAccess,
     bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
@@ -144,8 +144,8 @@ struct Writer {
     facts: u64,
 }
 
-impl Writer {
-    fn run(&mut self, messages: &Receiver<Message>) {
+impl HistoryWriter {
+    fn run(&mut self, messages: &Receiver<HistoryMessage>) {
         self.reopen();
         while let Ok(first) = messages.recv() {
             let (flush, is_end) = self.collect(first, messages);
@@ -164,14 +164,18 @@ impl Writer {
     }
 
     /// Applies the facts of one batch. Returns the waiting readers, and whether the writer must end.
-    fn collect(&mut self, first: Message, messages: &Receiver<Message>) -> (Vec<SyncSender<()>>, bool) {
+    fn collect(
+        &mut self,
+        first: HistoryMessage,
+        messages: &Receiver<HistoryMessage>,
+    ) -> (Vec<SyncSender<()>>, bool) {
         let until = Instant::now() + COLLECT;
         let (mut next, mut flush) = (Some(first), Vec::new());
         while let Some(message) = next {
             match message {
-                Message::Fact(fact) => self.apply(*fact),
-                Message::Flush(done) => flush.push(done),
-                Message::End => return (flush, true),
+                HistoryMessage::Fact(fact) => self.apply(*fact),
+                HistoryMessage::Flush(done) => flush.push(done),
+                HistoryMessage::End => return (flush, true),
             }
             if self.facts >= BATCH_MAX {
                 break;
@@ -207,14 +211,14 @@ impl Writer {
         };
         let pricing = Arc::clone(&self.pricing);
         let deployment = match &fact.subject {
-            Subject::Order(order) => {
+            FactSubject::Order(order) => {
                 let order = order.clone();
                 if let Some(record) = self.record(&store, order, &fact)? {
                     fact.apply(record, &*pricing);
                 }
                 return Ok(());
             }
-            Subject::Deployment(deployment) => deployment.clone(),
+            FactSubject::Deployment(deployment) => deployment.clone(),
         };
         let prefix = format!("{deployment}/");
         let mut orders = store.orders_with_prefix(&prefix, ORDERS_OF_DEPLOYMENT_MAX)?;
@@ -227,12 +231,12 @@ impl Writer {
         orders.sort();
         orders.dedup();
         let (at, kind) = (fact.at, fact.kind);
-        let Kind::Event(event) = kind else {
+        let FactKind::Event(event) = kind else {
             return Ok(());
         };
         for order in orders {
-            let subject = Subject::Order(order.clone());
-            let kind = Kind::Event(Arc::clone(&event));
+            let subject = FactSubject::Order(order.clone());
+            let kind = FactKind::Event(Arc::clone(&event));
             let fact = Fact { subject, at, kind };
             if let Some(record) = self.record(&store, order, &fact)?
                 && record.has_lease()

@@ -4,7 +4,7 @@ use super::convert::{counter, decimal, flag, gauge, length, now, number, seconds
 use super::{Measure, MetricSource};
 use akash_provider_chain::endpoints::{EndpointStatistics, EndpointStatus};
 use akash_provider_chain::tx::{TxStatistics, WriterStatus};
-use akash_provider_chain::{AkashClient, FollowerStatus, Source};
+use akash_provider_chain::{AkashClient, BlockSource, FollowerStatus};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::{Address, Coin, Denom};
 use futures::FutureExt;
@@ -206,7 +206,7 @@ fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
         gauge(
             "akash_provider_chain_websocket_up",
             "1 if a node pushes blocks",
-            flag(matches!(follower.source, Source::Websocket(_))),
+            flag(matches!(follower.source, BlockSource::Websocket(_))),
         ),
         gauge(
             "akash_provider_chain_silence_seconds",

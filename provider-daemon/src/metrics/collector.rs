@@ -1,7 +1,7 @@
 //! Encoding of measures with `prometheus-client`.
 
 use super::Metrics;
-use super::measure::{Kind, Labels, Measure, Value};
+use super::measure::{Labels, Measure, MetricKind, Value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -64,10 +64,10 @@ fn merged(measures: Vec<Measure>) -> Vec<Measure> {
 
 fn encode(measure: &Measure, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
     let kind = match measure.kind() {
-        Kind::Counter => MetricType::Counter,
-        Kind::GoCounter => MetricType::Unknown,
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        MetricKind::Counter => MetricType::Counter,
+        MetricKind::GoCounter => MetricType::Unknown,
+        MetricKind::Gauge => MetricType::Gauge,
+        MetricKind::Histogram => MetricType::Histogram,
     };
     let mut metric = encoder.encode_descriptor(measure.name(), measure.help(), None, kind)?;
     for (labels, value) in measure.values() {
@@ -81,9 +81,9 @@ fn encode(measure: &Measure, encoder: &mut DescriptorEncoder<'_>) -> Result<(), 
     Ok(())
 }
 
-fn encode_value(kind: Kind, value: &Value, metric: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
+fn encode_value(kind: MetricKind, value: &Value, metric: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
     match (kind, value) {
-        (Kind::Counter, Value::Number(number)) => metric.encode_counter::<Labels, _, f64>(number, None),
+        (MetricKind::Counter, Value::Number(number)) => metric.encode_counter::<Labels, _, f64>(number, None),
         (_, Value::Number(number)) => metric.encode_gauge(number),
         (_, Value::Histogram(histogram)) => {
             metric.encode_histogram::<Labels>(histogram.sum(), histogram.count(), histogram.buckets(), None)

@@ -78,13 +78,13 @@ impl MetricSource for EngineSource {
 }
 
 /// Counts by the value of one label.
-type Counts = BTreeMap<&'static str, u64>;
+type LabelCounts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
 /// Adds a value for each count, with the name of the count as the label `label`. Adds the value 0 for each
 /// name in `values` that `counts` lacks.
-fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
+fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &LabelCounts) -> Measure {
     let measure = values
         .iter()
         .fold(measure, |measure, name| measure.with([(label, name)], 0.0));
@@ -112,6 +112,6 @@ fn by_pair(
     })
 }
 
-fn of(counts: &Counts, name: &str) -> u64 {
+fn of(counts: &LabelCounts, name: &str) -> u64 {
     counts.get(name).copied().unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use super::convert::{flag, length, number, seconds};
 use super::kube_calls::{go_actions, go_result};
 use super::{InventoryWatches, Measure, MetricSource, OperatorValues, inventory, operators};
 use crate::run::cluster_proxy::ClusterProxy;
-use akash_provider_k8s::state::{Kind, WatchState};
+use akash_provider_k8s::state::{CachedKind, WatchState};
 use akash_provider_k8s::statistics::{ApiCalls, ApiStatistics, ClusterStatistics, IgnoredResources};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct KubernetesSource {
 #[derive(Debug)]
 pub(crate) struct ClusterValues {
     pub(crate) statistics: ClusterStatistics,
-    pub(crate) watches: BTreeMap<Kind, WatchState>,
+    pub(crate) watches: BTreeMap<CachedKind, WatchState>,
     pub(crate) ignored: IgnoredResources,
     /// Number of objects with the label `akash.network=true` and without a lease.
     pub(crate) orphans: usize,
@@ -87,7 +87,7 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
     [requests, compatible, durations]
 }
 
-fn watches<'a>(watches: impl Iterator<Item = (&'a Kind, &'a WatchState)>) -> [Measure; 5] {
+fn watches<'a>(watches: impl Iterator<Item = (&'a CachedKind, &'a WatchState)>) -> [Measure; 5] {
     let mut up = Measure::gauge(
         "akash_provider_kubernetes_watch_up",
         "1 if the watch works and has listed all objects",

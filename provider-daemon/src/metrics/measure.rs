@@ -11,7 +11,7 @@ const SERIES_MAX: usize = 2048;
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     /// Counter with a name of the Go provider, without the suffix `_total`.
     GoCounter,
@@ -58,13 +58,13 @@ impl Histogram {
 pub struct Measure {
     name: &'static str,
     help: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     values: BTreeMap<Labels, Value>,
     dropped: usize,
 }
 
 impl Measure {
-    const fn new(name: &'static str, help: &'static str, kind: Kind) -> Self {
+    const fn new(name: &'static str, help: &'static str, kind: MetricKind) -> Self {
         Self {
             name,
             help,
@@ -77,26 +77,26 @@ impl Measure {
     /// Creates a gauge.
     #[must_use]
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
-        Self::new(name, help, Kind::Gauge)
+        Self::new(name, help, MetricKind::Gauge)
     }
 
     /// Creates a counter. `name` has no suffix `_total`; the encoder adds the suffix.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
-        Self::new(name, help, Kind::Counter)
+        Self::new(name, help, MetricKind::Counter)
     }
 
     /// Creates a counter with a name of the Go provider, without the suffix `_total`. `OpenMetrics` requires
     /// this suffix for counters. For this reason, the type in `OpenMetrics` is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
-        Self::new(name, help, Kind::GoCounter)
+        Self::new(name, help, MetricKind::GoCounter)
     }
 
     /// Creates a histogram.
     #[must_use]
     pub const fn histogram(name: &'static str, help: &'static str) -> Self {
-        Self::new(name, help, Kind::Histogram)
+        Self::new(name, help, MetricKind::Histogram)
     }
 
     /// Adds a number for these labels. Numbers with equal labels are added up.
@@ -165,7 +165,7 @@ impl Measure {
         self.help
     }
 
-    pub(super) const fn kind(&self) -> Kind {
+    pub(super) const fn kind(&self) -> MetricKind {
         self.kind
     }
 

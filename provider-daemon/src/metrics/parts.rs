@@ -16,7 +16,7 @@ pub(crate) struct PartsSource {
     /// State of the election; `None` for a single instance.
     pub(crate) leadership: Option<LeadershipSource>,
     /// Status of the flight recorder, if enabled.
-    pub(crate) recording: Option<flight::Health>,
+    pub(crate) recording: Option<flight::FlightHealth>,
     /// Order history, if enabled.
     pub(crate) history: Option<History>,
     /// Audit log, if enabled.

@@ -17,7 +17,7 @@ const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);
 
 /// Amounts spent since the start of the process, minus returned deposits, by denomination.
-type Totals = BTreeMap<Denom, i128>;
+type SpentAmounts = BTreeMap<Denom, i128>;
 
 #[derive(Debug)]
 pub(crate) struct RunwaySource {
@@ -38,8 +38,8 @@ impl RunwaySource {
         }
     }
 
-    fn spent(&self) -> Totals {
-        let mut totals = Totals::new();
+    fn spent(&self) -> SpentAmounts {
+        let mut totals = SpentAmounts::new();
         let mut add = |denom: &Denom, amount: i128| *totals.entry(denom.clone()).or_default() += amount;
         for (denom, fees) in self.chain.fees().iter().filter(|_| self.pays_fees) {
             add(denom, i128::from(*fees));
@@ -93,7 +93,7 @@ impl Spending {
     }
 
     /// Stores the totals, unless the last sample is newer than [`SAMPLE_EVERY`].
-    fn record(&mut self, totals: &Totals, now: Instant) {
+    fn record(&mut self, totals: &SpentAmounts, now: Instant) {
         for (denom, total) in totals {
             // Nothing was spent before the start.
             let first = || VecDeque::from([(self.started, 0)]);
@@ -135,7 +135,7 @@ mod tests {
         let (denom, start) = (Denom::from("uakt"), Instant::now());
         let mut spending = Spending::new(start);
         let at = |minutes: u64| start + Duration::from_secs(60 * minutes);
-        let totals = |amount: i128| Totals::from([(denom.clone(), amount)]);
+        let totals = |amount: i128| SpentAmounts::from([(denom.clone(), amount)]);
         assert_eq!(spending.rate(&denom, 0, at(5)), None, "nothing was spent");
         assert_eq!(
             spending.rate(&denom, 3_600, at(5)),

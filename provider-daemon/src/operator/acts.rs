@@ -1,12 +1,12 @@
 //! Acts of operator commands, for the audit log.
 
-use super::{Request, Response};
+use super::{ControlRequest, Response};
 use akash_provider_core::audit::{Act, ActKind, ActOutcome, Actor};
 
 /// Subject of a command that concerns all leases.
 const ALL: &str = "all leases";
 
-impl Request {
+impl ControlRequest {
     /// Returns the act for the audit log, or `None` if the request changes nothing.
     pub(super) fn act(&self, actor: Actor) -> Option<Act> {
         let command = |name, destroys| ActKind::Command { name, destroys };
@@ -63,29 +63,34 @@ mod tests {
             "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
                 .parse()
                 .unwrap();
-        let scan = |dry_run, confirm| Request::Scan { dry_run, confirm };
-        let end = Request::EndLease {
+        let scan = |dry_run, confirm| ControlRequest::Scan { dry_run, confirm };
+        let end = ControlRequest::EndLease {
             lease: lease.clone(),
             reason: CloseReason::Decommission,
         };
-        let level = |level: Option<&str>| Request::LogLevel {
+        let level = |level: Option<&str>| ControlRequest::LogLevel {
             level: level.map(str::to_owned),
         };
-        let of = |request: &Request| {
+        let of = |request: &ControlRequest| {
             let act = request.act(Actor::Provider)?;
             Some((act.kind.name(), act.kind.destroys(), act.subject))
         };
         let id = lease.to_string();
         let acts = [
             (
-                Request::ReleaseBreaker { owner: None },
+                ControlRequest::ReleaseBreaker { owner: None },
                 "breaker_release",
                 false,
                 ALL,
             ),
             (scan(false, false), "reconcile", false, ALL),
             (scan(false, true), "reconcile_confirm", true, ALL),
-            (Request::Harden { lease: lease.clone() }, "harden", true, &*id),
+            (
+                ControlRequest::Harden { lease: lease.clone() },
+                "harden",
+                true,
+                &*id,
+            ),
             (end.clone(), "end_lease", false, &*id),
             (level(Some("debug")), "log_level", false, "debug"),
         ];
@@ -93,12 +98,12 @@ mod tests {
             assert_eq!(of(&request), Some((name, destroys, subject.to_owned())));
         }
         for request in [
-            Request::Breaker,
-            Request::Leases,
-            Request::Operators,
+            ControlRequest::Breaker,
+            ControlRequest::Leases,
+            ControlRequest::Operators,
             scan(true, false),
             level(None),
-            Request::Summary { since: 0 },
+            ControlRequest::Summary { since: 0 },
         ] {
             assert_eq!(of(&request), None, "{request:?}");
         }

@@ -1,7 +1,7 @@
 //! Free capacity of the running provider, and the resources that the provider does not offer.
 
 use super::connection::{ask, granted, odd, print};
-use super::{Request, Response};
+use super::{ControlRequest, Response};
 use crate::args::Output;
 use akash_provider_cli::plain;
 use akash_provider_core::engine::Status;
@@ -21,7 +21,7 @@ pub(super) fn respond(status: &Status) -> Response {
 
 /// Prints the free capacity, and the resources that are not offered, with remedies.
 pub(super) fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Response::Capacity { is_known, capacity } = granted(ask(home, &Request::Capacity)?)? else {
+    let Response::Capacity { is_known, capacity } = granted(ask(home, &ControlRequest::Capacity)?)? else {
         bail!(odd());
     };
     let gpu = |((vendor, model), gpus): ((&str, &str), Pair)| {

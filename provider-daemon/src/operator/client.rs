@@ -1,7 +1,7 @@
 //! Client of the socket: the operator commands.
 
 use super::connection::{ask, ask_if_running, ask_within, granted, odd, print};
-use super::{LeaseLine, Request, Response, capacity, orders};
+use super::{ControlRequest, LeaseLine, Response, capacity, orders};
 use crate::args::Output;
 use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
@@ -50,7 +50,7 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
         allowed,
         waiting,
         shut_because,
-    } = granted(ask(home, &Request::Breaker)?)?
+    } = granted(ask(home, &ControlRequest::Breaker)?)?
     else {
         bail!(odd());
     };
@@ -82,7 +82,7 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
 
 fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
     let owner = args.owner.clone();
-    let request = Request::ReleaseBreaker { owner };
+    let request = ControlRequest::ReleaseBreaker { owner };
     let Response::Released { was_tripped, waited } = granted(ask(home, &request)?)? else {
         bail!(odd());
     };
@@ -104,7 +104,8 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
 
 fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let (dry_run, confirm) = (args.dry_run, args.confirm);
-    let Response::Scanned { findings } = granted(ask(home, &Request::Scan { dry_run, confirm })?)? else {
+    let Response::Scanned { findings } = granted(ask(home, &ControlRequest::Scan { dry_run, confirm })?)?
+    else {
         bail!(odd());
     };
     let value = json!({ "dry_run": dry_run, "findings": findings });
@@ -119,7 +120,8 @@ fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
 
 fn log_level(home: &Path, args: &LogLevelArgs) -> anyhow::Result<ExitCode> {
     let level = args.level.clone();
-    let Response::LogLevel { level, before } = granted(ask(home, &Request::LogLevel { level })?)? else {
+    let Response::LogLevel { level, before } = granted(ask(home, &ControlRequest::LogLevel { level })?)?
+    else {
         bail!(odd());
     };
     print(
@@ -136,7 +138,7 @@ fn log_level(home: &Path, args: &LogLevelArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Response::Leases { leases } = granted(ask(home, &Request::Leases)?)? else {
+    let Response::Leases { leases } = granted(ask(home, &ControlRequest::Leases)?)? else {
         bail!(odd());
     };
     print(output, &json!({ "leases": leases }), || {
@@ -153,7 +155,7 @@ fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// Returns an error if no provider runs with the home directory, or if the connection fails.
 pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Response::Operators { operators } = granted(ask(home, &Request::Operators)?)? else {
+    let Response::Operators { operators } = granted(ask(home, &ControlRequest::Operators)?)? else {
         bail!(odd());
     };
     print(output, &json!({ "operators": operators }), || {
@@ -253,7 +255,7 @@ fn clock(line: &LeaseLine) -> Option<String> {
 
 fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
     let (lease, reason) = (args.lease.clone(), args.reason.on_chain());
-    let Response::Ending = granted(ask(home, &Request::EndLease { lease, reason })?)? else {
+    let Response::Ending = granted(ask(home, &ControlRequest::EndLease { lease, reason })?)? else {
         bail!(odd());
     };
     let value = json!({ "lease": args.lease.to_string(), "reason": reason, "ending": true });
@@ -268,7 +270,7 @@ fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
 
 fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     let leases: Vec<LeaseId> = if args.all {
-        let Response::Leases { leases } = granted(ask(home, &Request::Leases)?)? else {
+        let Response::Leases { leases } = granted(ask(home, &ControlRequest::Leases)?)? else {
             bail!(odd());
         };
         leases.into_iter().map(|line| line.lease).collect()
@@ -277,7 +279,7 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     };
     let mut code = ExitCode::SUCCESS;
     for lease in leases {
-        let request = Request::Harden { lease: lease.clone() };
+        let request = ControlRequest::Harden { lease: lease.clone() };
         let problem = match ask(home, &request)? {
             Response::Hardened => None,
             // A refusal concerns one lease only, so the other leases are still hardened.
@@ -321,7 +323,7 @@ pub(crate) struct RunningProvider {
 /// # Errors
 /// Returns an error if the provider does not respond within `limit`, or denies this system user.
 pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
-    let Some(breaker) = ask_if_running(home, &Request::Breaker, limit)? else {
+    let Some(breaker) = ask_if_running(home, &ControlRequest::Breaker, limit)? else {
         return Ok(None);
     };
     let Response::Breaker {
@@ -333,11 +335,12 @@ pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<O
     else {
         bail!(odd());
     };
-    let Response::Operators { operators } = granted(ask_within(home, &Request::Operators, limit)?)? else {
+    let Response::Operators { operators } = granted(ask_within(home, &ControlRequest::Operators, limit)?)?
+    else {
         bail!(odd());
     };
     // An earlier version does not know the request.
-    let history = match ask_within(home, &Request::History, limit)? {
+    let history = match ask_within(home, &ControlRequest::History, limit)? {
         Response::History { health } => health,
         _ => None,
     };

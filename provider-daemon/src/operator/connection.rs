@@ -1,6 +1,6 @@
 //! Connection of a command to the socket of a running provider.
 
-use super::{RESPONSE_MAX, Request, Response, WORK_LIMIT, path};
+use super::{ControlRequest, RESPONSE_MAX, Response, WORK_LIMIT, path};
 use crate::args::Output;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::output::say;
@@ -36,11 +36,11 @@ pub(super) fn odd() -> &'static str {
     "unexpected response of the running provider, which may have another version than this program"
 }
 
-pub(super) fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
+pub(super) fn ask(home: &Path, request: &ControlRequest) -> anyhow::Result<Response> {
     ask_within(home, request, RESPONSE_LIMIT)
 }
 
-pub(super) fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result<Response> {
+pub(super) fn ask_within(home: &Path, request: &ControlRequest, limit: Duration) -> anyhow::Result<Response> {
     let at = path(home);
     let stream = UnixStream::connect(&at).map_err(|error| {
         let (failure, help) = match error.kind() {
@@ -65,7 +65,7 @@ pub(super) fn ask_within(home: &Path, request: &Request, limit: Duration) -> any
 /// Sends a request to the provider with this home directory. `None` if no provider runs.
 pub(super) fn ask_if_running(
     home: &Path,
-    request: &Request,
+    request: &ControlRequest,
     limit: Duration,
 ) -> anyhow::Result<Option<Response>> {
     let error = match ask_within(home, request, limit) {
@@ -82,7 +82,7 @@ pub(super) fn ask_if_running(
 fn exchange(
     mut stream: UnixStream,
     at: &Path,
-    request: &Request,
+    request: &ControlRequest,
     limit: Duration,
 ) -> anyhow::Result<Response> {
     let asking = || format!("cannot query the provider at {}", at.display());
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn missing_provider_is_an_error_with_a_remedy() {
         let home = home("nobody");
-        let error = ask(&home, &Request::Breaker).unwrap_err();
+        let error = ask(&home, &ControlRequest::Breaker).unwrap_err();
         assert!(
             format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
         );
         // A leftover socket.
         drop(std::os::unix::net::UnixListener::bind(path(&home)).unwrap());
-        let error = ask(&home, &Request::Breaker).unwrap_err();
+        let error = ask(&home, &ControlRequest::Breaker).unwrap_err();
         assert!(
             format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
@@ -147,9 +147,9 @@ mod tests {
                 reading.get_mut().write_all(response.as_bytes()).unwrap();
             }
         });
-        let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
+        let error = ask(&home, &ControlRequest::Breaker).unwrap_err().to_string();
         assert!(error.contains("before a response"), "{error}");
-        let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
+        let error = ask(&home, &ControlRequest::Breaker).unwrap_err().to_string();
         assert!(error.contains("may have another version"), "{error}");
         answering.join().unwrap();
         std::fs::remove_dir_all(&home).unwrap();

@@ -1,7 +1,7 @@
 //! Commands that read the order history: from the running provider, or from the file of a stopped one.
 
 use super::connection::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
-use super::{Request, Response};
+use super::{ControlRequest, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
 use crate::flight::wall_ms;
 use crate::history::{
@@ -23,7 +23,7 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
         since: start_of(args.since),
         limit: usize::try_from(args.limit)?,
     };
-    let request = Request::Orders {
+    let request = ControlRequest::Orders {
         filter: filter.clone(),
     };
     let (orders, health) = read(home, &request, |store| filter.read(store))?;
@@ -42,7 +42,7 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
 /// recorded.
 pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     let order = args.id.clone();
-    let (orders, health) = read(home, &Request::Order { order }, |store| {
+    let (orders, health) = read(home, &ControlRequest::Order { order }, |store| {
         args.id.read_with_accrued(store, None)
     })?;
     let is_found = !orders.is_empty();
@@ -67,7 +67,7 @@ pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn summarize(home: &Path, args: &SummaryArgs) -> anyhow::Result<ExitCode> {
     let since = start_of(args.since);
-    let (summary, health) = match ask_if_running(home, &Request::Summary { since }, RESPONSE_LIMIT)? {
+    let (summary, health) = match ask_if_running(home, &ControlRequest::Summary { since }, RESPONSE_LIMIT)? {
         Some(response) => match granted(response)? {
             Response::Summary { summary, health } => (summary, health),
             _ => bail!(odd()),
@@ -87,7 +87,7 @@ pub(super) fn summarize(home: &Path, args: &SummaryArgs) -> anyhow::Result<ExitC
 
 fn read(
     home: &Path,
-    request: &Request,
+    request: &ControlRequest,
     read: impl FnOnce(&HistoryStore) -> Result<Vec<OrderRecord>, redb::Error>,
 ) -> anyhow::Result<(Vec<OrderRecord>, HistoryHealth)> {
     match ask_if_running(home, request, RESPONSE_LIMIT)? {

@@ -1,6 +1,6 @@
 //! Server of the socket: the provider side.
 
-use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, capacity, path};
+use super::{ControlRequest, LeaseLine, REQUEST_MAX, Response, WORK_LIMIT, capacity, path};
 use crate::audit::{Audit, HELP, user};
 use crate::history::{History, HistoryHealth, HistoryStore, OrderRecord, Summary};
 use crate::logging;
@@ -55,13 +55,13 @@ pub(crate) struct SocketHandler {
 }
 
 /// Listening socket; the file is removed on drop.
-struct Socket {
+struct ListeningSocket {
     listener: UnixListener,
     path: PathBuf,
     owner: u32,
 }
 
-impl Drop for Socket {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         // The next provider of this home directory replaces a leftover file.
         let _ = fs::remove_file(&self.path);
@@ -121,7 +121,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
 }
 
 /// Removes the socket of an earlier process, and opens a new socket. Never removes any other file.
-fn open(path: &Path) -> io::Result<Socket> {
+fn open(path: &Path) -> io::Result<ListeningSocket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
@@ -132,7 +132,7 @@ fn open(path: &Path) -> io::Result<Socket> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, Permissions::from_mode(MODE))?;
     let owner = fs::symlink_metadata(path)?.uid();
-    Ok(Socket {
+    Ok(ListeningSocket {
         listener,
         path: path.to_owned(),
         owner,
@@ -168,7 +168,7 @@ async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()>
 
 impl SocketHandler {
     /// Executes a request. The audit log records requests that can change something.
-    async fn execute(&self, request: Request, actor: Actor) -> Response {
+    async fn execute(&self, request: ControlRequest, actor: Actor) -> Response {
         let act = request.act(actor);
         let act = self.audit.as_ref().zip(act).map(|(audit, act)| audit.act(act));
         if let Some(act) = &act
@@ -189,14 +189,14 @@ impl SocketHandler {
         response
     }
 
-    async fn respond(&self, request: Request) -> Response {
+    async fn respond(&self, request: ControlRequest) -> Response {
         match request {
-            Request::Breaker => self.with_status(breaker).await,
-            Request::ReleaseBreaker { owner } => self.release(owner).await,
-            Request::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
-            Request::Leases => self.with_status(|status| leases(status, &self.handle)).await,
-            Request::Capacity => self.with_status(capacity::respond).await,
-            Request::Operators => {
+            ControlRequest::Breaker => self.with_status(breaker).await,
+            ControlRequest::ReleaseBreaker { owner } => self.release(owner).await,
+            ControlRequest::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
+            ControlRequest::Leases => self.with_status(|status| leases(status, &self.handle)).await,
+            ControlRequest::Capacity => self.with_status(capacity::respond).await,
+            ControlRequest::Operators => {
                 let operators = self
                     .cluster
                     .as_ref()
@@ -209,26 +209,26 @@ impl SocketHandler {
                     operators: named.collect(),
                 }
             }
-            Request::Harden { lease } => match self.harden(&lease).await {
+            ControlRequest::Harden { lease } => match self.harden(&lease).await {
                 Ok(()) => Response::Hardened,
                 Err(message) => refused(message),
             },
-            Request::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
+            ControlRequest::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
                 Ok(()) => {
                     tracing::warn!(%lease, ?reason, "the command `end-lease` started to close a lease");
                     Response::Ending
                 }
                 Err(refusal) => refused(refusal.message),
             },
-            Request::LogLevel { level } => log_level(level.as_deref()).unwrap_or_else(refused),
-            Request::Orders { filter } => self.orders(move |store| filter.read(store)).await,
-            Request::Order { order } => {
+            ControlRequest::LogLevel { level } => log_level(level.as_deref()).unwrap_or_else(refused),
+            ControlRequest::Orders { filter } => self.orders(move |store| filter.read(store)).await,
+            ControlRequest::Order { order } => {
                 let height = self.handle.try_status().await.map(|status| status.height);
                 self.orders(move |store| order.read_with_accrued(store, height))
                     .await
             }
-            Request::Summary { since } => self.summary(since).await,
-            Request::History => Response::History {
+            ControlRequest::Summary { since } => self.summary(since).await,
+            ControlRequest::History => Response::History {
                 health: self.history.as_ref().map(History::health),
             },
         }

@@ -13,9 +13,9 @@ use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::{Election, Timing};
-use akash_provider_k8s::operators::hostname::index::Plan;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
-use akash_provider_k8s::operators::inventory::Options as InventoryOptions;
+use akash_provider_k8s::operators::hostname::index::RoutePlan;
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions};
+use akash_provider_k8s::operators::inventory::InventoryOperatorOptions;
 use akash_provider_k8s::operators::ip::balancer::Mode;
 use akash_provider_k8s::operators::ip::{self, IpOperator};
 use akash_provider_k8s::state::Definitions;
@@ -93,7 +93,7 @@ impl<O: Operator> EmbeddedOperator for RunningOperator<O> {
 pub(crate) struct OperatorPlan {
     wanted: Vec<EmbeddedOperatorArg>,
     checks: HostnameChecks,
-    inventory: Option<inventory::Plan>,
+    inventory: Option<inventory::InventorySetup>,
 }
 
 impl OperatorPlan {
@@ -128,7 +128,7 @@ impl OperatorPlan {
         let rules = args.inventory_config.as_deref();
         let inventory = wanted
             .contains(&EmbeddedOperatorArg::Inventory)
-            .then(|| inventory::Plan::read("--inventory-config", rules, &args.gpus, home))
+            .then(|| inventory::InventorySetup::read("--inventory-config", rules, &args.gpus, home))
             .transpose()?;
         Ok(Self {
             wanted,
@@ -208,16 +208,16 @@ fn hostname(
     checks: HostnameChecks,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, HostnameOperator::NAME);
-    let mut options = Options {
+    let mut options = HostnameOperatorOptions {
         manifest_namespace: args.k8s_manifest_ns.clone(),
-        plan: Plan {
+        plan: RoutePlan {
             // The engine refuses the other names of the block list, and lets holders keep them.
             blocked: HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref())),
             ..args.routes.mode().into()
         },
         definitions: definitions.clone(),
         deletions: deletions.clone(),
-        ..Options::default()
+        ..HostnameOperatorOptions::default()
     };
     checks.give(&mut options);
     let client = WriteClient::sharing(client.clone(), election.gate());
@@ -232,7 +232,7 @@ fn ip(
     provider: &Address,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, IpOperator::NAME);
-    let options = ip::Options {
+    let options = ip::IpOperatorOptions {
         manifest_namespace: args.k8s_manifest_ns.clone(),
         mode: Mode {
             pool: args.pool.metal_lb_pool.clone(),
@@ -241,7 +241,7 @@ fn ip(
         metallb_namespace: args.pool.metal_lb_namespace.clone(),
         definitions: definitions.clone(),
         deletions: deletions.clone(),
-        ..ip::Options::new(provider.clone())
+        ..ip::IpOperatorOptions::new(provider.clone())
     };
     let client = WriteClient::sharing(client.clone(), election.gate());
     RunningOperator::boxed(IpOperator::start(&client, options), election)
@@ -251,12 +251,12 @@ fn labels(
     client: &Client,
     args: &KubernetesArgs,
     definitions: &Definitions,
-    plan: inventory::Plan,
+    plan: inventory::InventorySetup,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, InventoryProcess::NAME);
-    let mut options = InventoryOptions {
+    let mut options = InventoryOperatorOptions {
         discovery: args.discovery.options(None),
-        ..InventoryOptions::default()
+        ..InventoryOperatorOptions::default()
     };
     options.count.definitions = definitions.clone();
     let client = WriteClient::sharing(client.clone(), election.gate());
@@ -333,14 +333,14 @@ mod tests {
             "--proof-interval=2h",
             "--dns-server=127.0.0.1:5353",
         ];
-        let mut options = Options::default();
+        let mut options = HostnameOperatorOptions::default();
         let read = prepared(&words, &[], "ingress.example.com").unwrap();
         read.checks.give(&mut options);
         let probe = options.probe.unwrap().budget;
         assert_eq!((probe.per_minute, probe.every), (5, Duration::from_secs(180)));
         assert_eq!(options.plan.proof.unwrap().own_domain, "ingress.example.com");
         assert_eq!(options.proving.unwrap().budget.every, Duration::from_secs(7_200));
-        let mut options = Options::default();
+        let mut options = HostnameOperatorOptions::default();
         prepared(&[], &[EmbeddedOperatorArg::Hostname], "")
             .unwrap()
             .checks

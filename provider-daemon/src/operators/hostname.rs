@@ -11,7 +11,7 @@ pub(crate) mod dns;
 mod prober;
 
 use self::dns::Dns;
-use self::prober::Http;
+use self::prober::ProbeClient;
 use super::metrics::{count_metrics, watch_metrics};
 use super::process::{self, Operator};
 use super::responses::{awaited, forgotten, json, value};
@@ -25,7 +25,7 @@ use akash_provider_k8s::operators::hostname::live::Acceptance;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
 use akash_provider_k8s::operators::hostname::probe::Probe;
 use akash_provider_k8s::operators::hostname::proof::ProofConfig;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
@@ -67,7 +67,7 @@ impl HostnameChecks {
     /// Returns an error if no resolvers are configured.
     pub(super) fn new(names: &NamesArgs, rule: Option<ProofRule>) -> anyhow::Result<Self> {
         let probe = names.probe().map(|budget| Probe {
-            prober: Arc::new(Http::new()),
+            prober: Arc::new(ProbeClient::new()),
             budget,
         });
         let proving = |rule| {
@@ -83,7 +83,7 @@ impl HostnameChecks {
         Ok(Self { probe, proof })
     }
 
-    pub(super) fn give(self, options: &mut Options) {
+    pub(super) fn give(self, options: &mut HostnameOperatorOptions) {
         options.probe = self.probe;
         (options.plan.proof, options.proving) = self.proof.unzip();
     }

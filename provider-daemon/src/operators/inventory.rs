@@ -26,7 +26,7 @@ use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::WorkStatistics;
 use akash_provider_k8s::operators::inventory::rules::Rules;
 use akash_provider_k8s::operators::inventory::{
-    ClusterReport, DiscoveryStatus, InventoryOperator, Options, Status,
+    ClusterReport, DiscoveryStatus, InventoryOperator, InventoryOperatorOptions, InventoryOperatorStatus,
 };
 use akash_provider_k8s::write_client::WriteClient;
 use axum::Router;
@@ -59,7 +59,7 @@ pub(super) struct InventoryProcess {
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
     /// Source of the inventory rules, and the text of the rules at the start.
-    source: Option<(config::Source, String)>,
+    source: Option<(config::RulesSource, String)>,
     /// gRPC listener; `None` in an embedded operator, and after the gRPC server started.
     grpc: Mutex<Option<TcpListener>>,
     /// Maximum time that a request waits for the first complete inventory.
@@ -76,22 +76,22 @@ struct RulesStatus {
 
 /// Response of the route `/status`.
 #[derive(Serialize)]
-struct Page {
+struct StatusReport {
     rules: RulesStatus,
     gpu_list: ListStatus,
     #[serde(flatten)]
-    operator: Status,
+    operator: InventoryOperatorStatus,
 }
 
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct InventorySetup {
     rules: Rules,
     /// Source of the inventory rules, and the text from this source.
-    source: Option<(config::Source, String)>,
+    source: Option<(config::RulesSource, String)>,
     list: List,
 }
 
-impl Plan {
+impl InventorySetup {
     /// Reads the inventory rules from the flag `flag`. The directory `folder` stores the GPU list.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Plan {
         folder: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let given = rules.filter(|given| !given.trim().is_empty());
-        let source = given.map(|given| config::Source::from_flag(flag, given));
+        let source = given.map(|given| config::RulesSource::from_flag(flag, given));
         let (text, rules) = first_rules(flag, source.as_ref())?;
         Ok(Self {
             rules,
@@ -116,11 +116,11 @@ impl Plan {
     pub(super) fn start(
         self,
         client: &WriteClient,
-        options: Options,
+        options: InventoryOperatorOptions,
         patience: Duration,
     ) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
-        let options = Options {
+        let options = InventoryOperatorOptions {
             rules: self.rules,
             ..options
         };
@@ -141,7 +141,7 @@ impl Plan {
 /// Returns an error if a setting or the rules are invalid, no cluster is configured, or a port is in use. An
 /// unreachable cluster is not an error.
 pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
-    let plan = Plan::read(
+    let plan = InventorySetup::read(
         "--config",
         args.config.as_deref(),
         &args.gpus,
@@ -156,11 +156,11 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         };
         // The port is opened first, so that a second process with the same port writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
-        let options = Options {
+        let options = InventoryOperatorOptions {
             retry_delay: args.retry_delay,
             call_timeout: args.common.kube_call_timeout,
             discovery: args.discovery(),
-            ..Options::default()
+            ..InventoryOperatorOptions::default()
         };
         let process = plan.start(client, options, args.api_timeout);
         Ok(InventoryProcess {
@@ -170,16 +170,16 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn list_source(args: &GpuListArgs) -> list::Source {
+fn list_source(args: &GpuListArgs) -> list::GpuListSource {
     match (&args.gpu_list, &args.provider_configs_url.0) {
-        (Some(path), _) => list::Source::File(path.clone()),
+        (Some(path), _) => list::GpuListSource::File(path.clone()),
         (None, Some(url)) => {
             let mut url = url.clone();
             let path = format!("{}/devices/gpus", url.path().trim_end_matches('/'));
             url.set_path(&path);
-            list::Source::Network(url)
+            list::GpuListSource::Network(url)
         }
-        (None, None) => list::Source::Nowhere,
+        (None, None) => list::GpuListSource::Nowhere,
     }
 }
 
@@ -187,15 +187,15 @@ fn list_source(args: &GpuListArgs) -> list::Source {
 const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
 
 /// Reads the rules at the start. An error stops the process.
-fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
+fn first_rules(flag: &str, source: Option<&config::RulesSource>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
     };
     let read = source.text().and_then(|text| Ok((source.rules(&text)?, text)));
     let (rules, text) = read.map_err(|why| match source {
-        config::Source::File(_) => WithHelp::new(format!("{flag}: {why}"), RULES_HELP),
+        config::RulesSource::File(_) => WithHelp::new(format!("{flag}: {why}"), RULES_HELP),
         // The error contains the flag.
-        config::Source::Inline(..) => WithHelp::new(why.to_string(), RULES_HELP),
+        config::RulesSource::Inline(..) => WithHelp::new(why.to_string(), RULES_HELP),
     })?;
     Ok((text, rules))
 }
@@ -212,7 +212,7 @@ async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Reads the rules file periodically. If the rules are invalid, the last valid rules stay in force.
 async fn follow_rules(process: &InventoryProcess) -> Infallible {
-    let Some((source @ config::Source::File(_), text)) = &process.source else {
+    let Some((source @ config::RulesSource::File(_), text)) = &process.source else {
         return std::future::pending().await;
     };
     let mut text = text.clone();
@@ -223,7 +223,7 @@ async fn follow_rules(process: &InventoryProcess) -> Infallible {
 }
 
 /// Reads the rules, and applies them if they changed.
-fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut String) {
+fn look_at_rules(process: &InventoryProcess, source: &config::RulesSource, text: &mut String) {
     let now = source.text();
     let read = match now {
         Ok(now) if now == *text => Ok(None),
@@ -253,8 +253,8 @@ fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut
 }
 
 impl InventoryProcess {
-    fn page(&self) -> Page {
-        Page {
+    fn page(&self) -> StatusReport {
+        StatusReport {
             rules: self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             gpu_list: self.list.status(),
             operator: self.operator.status(),

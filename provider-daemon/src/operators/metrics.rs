@@ -2,13 +2,13 @@
 
 use crate::metrics::convert::{flag, number, seconds};
 use crate::metrics::{Measure, MeasureCollector, queue_states};
-use akash_provider_k8s::operators::{Counts, WatchStatus, WorkStatistics};
+use akash_provider_k8s::operators::{OperationCounts, WatchStatus, WorkStatistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
+pub(super) fn count_metrics(counts: OperationCounts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], number(count));
     [
         one("writes", "Objects created or updated", counts.written),

@@ -26,7 +26,7 @@ pub(super) struct SendFailure {
 
 /// Number of rejected items in an accepted request, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Rejection {
+pub(super) struct PartialSuccess {
     pub(super) items: u64,
     pub(super) message: String,
 }
@@ -35,7 +35,7 @@ pub(super) struct CollectorClient {
     client: HttpsClient<Full<Bytes>>,
     /// Maximum time of a request.
     limit: Duration,
-    result: Mutex<Option<Result<Rejection, SendFailure>>>,
+    result: Mutex<Option<Result<PartialSuccess, SendFailure>>>,
 }
 
 impl fmt::Debug for CollectorClient {
@@ -59,11 +59,11 @@ impl CollectorClient {
     }
 
     /// Removes and returns the result of the last request.
-    pub(super) fn take_result(&self) -> Option<Result<Rejection, SendFailure>> {
+    pub(super) fn take_result(&self) -> Option<Result<PartialSuccess, SendFailure>> {
         self.locked().take()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Result<Rejection, SendFailure>>> {
+    fn locked(&self) -> MutexGuard<'_, Option<Result<PartialSuccess, SendFailure>>> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,12 +120,12 @@ fn is_transient(status: StatusCode) -> bool {
 
 /// Returns the number of items that the collector rejected, and its message. For an undecodable response, the
 /// number is 0.
-fn rejection(body: &Bytes) -> Rejection {
+fn rejection(body: &Bytes) -> PartialSuccess {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {
-        return Rejection::default();
+        return PartialSuccess::default();
     };
-    Rejection {
+    PartialSuccess {
         items: u64::try_from(partial.rejected_spans).unwrap_or_default(),
         message: partial.error_message,
     }

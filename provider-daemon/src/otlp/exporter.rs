@@ -1,6 +1,6 @@
 //! Export of spans or log records: a bounded queue and a task that sends batches to the collector.
 
-use super::collector::{CollectorClient, Rejection, SendFailure};
+use super::collector::{CollectorClient, PartialSuccess, SendFailure};
 use super::signal::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// Delays and time limits of the export task.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timing {
+pub(super) struct ExportTiming {
     /// Maximum time that the first item of a request waits for further items.
     pub(super) collect: Duration,
     /// Back-off after the first failure, doubled after each further failure.
@@ -30,7 +30,7 @@ pub(super) struct Timing {
     pub(super) last: Duration,
 }
 
-impl Timing {
+impl ExportTiming {
     /// Values that a provider uses; tests use shorter times.
     pub(super) const DEFAULT: Self = Self {
         collect: Duration::from_millis(500),
@@ -71,19 +71,19 @@ impl ItemCounts {
 }
 
 /// Creates a queue.
-pub(super) fn queue<T>() -> (ItemSender<T>, Queue<T>) {
+pub(super) fn queue<T>() -> (ItemSender<T>, ItemReceiver<T>) {
     let (queue, items) = mpsc::channel(QUEUE);
     let counts = Arc::<ItemCounts>::default();
     let sender = ItemSender {
         queue,
         counts: Arc::clone(&counts),
     };
-    (sender, Queue { items, counts })
+    (sender, ItemReceiver { items, counts })
 }
 
 /// Receiving half of the queue.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct ItemReceiver<T> {
     items: Receiver<T>,
     counts: Arc<ItemCounts>,
 }
@@ -123,10 +123,10 @@ impl Export {
         exporter: S,
         client: Arc<CollectorClient>,
         endpoint: String,
-        timing: Timing,
-        queue: Queue<S::Item>,
+        timing: ExportTiming,
+        queue: ItemReceiver<S::Item>,
     ) -> Self {
-        let Queue { items, counts } = queue;
+        let ItemReceiver { items, counts } = queue;
         let end = CancellationToken::new();
         let worker = Worker {
             exporter,
@@ -176,7 +176,7 @@ struct Worker<S: Signal> {
     exporter: S,
     client: Arc<CollectorClient>,
     endpoint: String,
-    timing: Timing,
+    timing: ExportTiming,
     items: Receiver<S::Item>,
     /// Items of the current request.
     batch: Vec<S::Item>,
@@ -246,11 +246,11 @@ impl<S: Signal> Worker<S> {
         }
     }
 
-    async fn send(&self) -> Result<Rejection, SendFailure> {
+    async fn send(&self) -> Result<PartialSuccess, SendFailure> {
         let exported = self.exporter.send(&self.batch).await;
         match (self.client.take_result(), exported) {
             (Some(result), _) => result,
-            (None, Ok(())) => Ok(Rejection::default()),
+            (None, Ok(())) => Ok(PartialSuccess::default()),
             // The request was not sent.
             (None, Err(error)) => Err(SendFailure {
                 message: error.to_string(),
@@ -259,7 +259,7 @@ impl<S: Signal> Worker<S> {
         }
     }
 
-    fn accepted(&mut self, rejection: &Rejection) {
+    fn accepted(&mut self, rejection: &PartialSuccess) {
         let sent = u64::try_from(self.batch.len()).unwrap_or_default();
         let rejected = rejection.items.min(sent);
         self.counts.rejected.fetch_add(rejected, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Log records with the ids of the trace and of the span of their order.
 
 use super::collector::CollectorClient;
-use super::exporter::{ItemSender, Queue, queue};
+use super::exporter::{ItemReceiver, ItemSender, queue};
 use super::ids::{span_id, trace_id};
 use super::signal::{Signal, connected};
 use super::span::{LEASE, ORDER};
@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 const OWN: [&str; 2] = ["provider_daemon::otlp", "hyper_util"];
 
 /// URL and queue of the log export, until [`super::start`] takes both.
-static RECORDS: Mutex<Option<(String, Queue<SdkLogRecord>)>> = Mutex::new(None);
+static RECORDS: Mutex<Option<(String, ItemReceiver<SdkLogRecord>)>> = Mutex::new(None);
 
 /// Account of the provider; unset until the keys are read.
 pub(super) static PROVIDER: OnceLock<Address> = OnceLock::new();
@@ -47,7 +47,7 @@ pub(super) fn layer(sender: ItemSender<SdkLogRecord>) -> Bridge {
 }
 
 /// Removes and returns the URL and the queue; `None` if logs are not exported.
-pub(super) fn take_records() -> Option<(String, Queue<SdkLogRecord>)> {
+pub(super) fn take_records() -> Option<(String, ItemReceiver<SdkLogRecord>)> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 

@@ -30,14 +30,14 @@ pub(super) struct OrderTrace {
 
 /// Orders with an unfinished trace.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct OrderTraces {
     traces: BTreeMap<OrderId, OrderTrace>,
     /// Orders with an unfinished trace, by sequence number.
     numbers: BTreeMap<u64, OrderId>,
     last: u64,
 }
 
-impl Orders {
+impl OrderTraces {
     pub(super) fn get(&mut self, order: &OrderId) -> Option<&mut OrderTrace> {
         self.traces.get_mut(order)
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_oldest_orders_without_a_lease_are_removed() {
-        let mut orders = Orders::default();
+        let mut orders = OrderTraces::default();
         for dseq in 1..=ORDERS_MAX + 2 {
             let trace = orders.get_or_create(&order(dseq, 1), None);
             if dseq == 1 {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn leases_of_a_deployment_are_found() {
-        let mut orders = Orders::default();
+        let mut orders = OrderTraces::default();
         for (dseq, gseq) in [(6, 1), (7, 1), (7, 2), (7, 3), (8, 1)] {
             orders.get_or_create(&order(dseq, gseq), None).lease = Some(SystemTime::now());
         }

@@ -1,7 +1,7 @@
 //! Recorder on the engine's side: turns events and calls of the engine into spans, and sends them without waiting.
 
 use super::exporter::ItemSender;
-use super::orders::{OrderTrace, Orders};
+use super::orders::{OrderTrace, OrderTraces};
 use super::span::{CLOSE, EVALUATE, LEASE, ORDER, OpenSpan, attribute};
 use akash_provider_core::engine::{Call, Effect, EffectId, Engine, Input, Leadership};
 use akash_provider_core::record::Recorder;
@@ -42,7 +42,7 @@ pub struct TraceRecorder {
     pub(super) now: SystemTime,
     /// True while another instance leads and exports the spans.
     is_standby: bool,
-    pub(super) orders: Orders,
+    pub(super) orders: OrderTraces,
     calls: BTreeMap<EffectId, PendingCall>,
 }
 
@@ -67,7 +67,7 @@ impl TraceRecorder {
             transaction_of,
             now: SystemTime::now(),
             is_standby: false,
-            orders: Orders::default(),
+            orders: OrderTraces::default(),
             calls: BTreeMap::new(),
         }
     }

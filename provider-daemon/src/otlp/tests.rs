@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-const FAST: Timing = Timing {
+const FAST: ExportTiming = ExportTiming {
     collect: Duration::from_millis(5),
     backoff: Duration::from_millis(10),
     request: Duration::from_millis(200),
@@ -40,12 +40,16 @@ fn engine() -> Engine {
     Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
 }
 
-fn exported<S: Signal>(url: &str, queue: Queue<S::Item>, timing: Timing) -> anyhow::Result<Export> {
+fn exported<S: Signal>(
+    url: &str,
+    queue: ItemReceiver<S::Item>,
+    timing: ExportTiming,
+) -> anyhow::Result<Export> {
     let resource = resource(&PROVIDER.parse().unwrap(), "test");
     export::<S>(&format!("{url}/v1/{}", S::NAME), queue, &resource, timing)
 }
 
-fn started(url: &str, timing: Timing) -> (TraceRecorder, Export) {
+fn started(url: &str, timing: ExportTiming) -> (TraceRecorder, Export) {
     let (sender, spans) = queue();
     let export = exported::<SpanExporter>(url, spans, timing).unwrap();
     let transaction_of = Box::new(|msg: &Msg| Some(format!("HASH OF {}", msg.name())));
@@ -374,7 +378,7 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let slow = Timing {
+    let slow = ExportTiming {
         request: Duration::from_secs(60),
         ..FAST
     };

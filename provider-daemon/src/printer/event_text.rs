@@ -5,7 +5,7 @@ use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use anstyle::{AnsiColor, Style};
 
 /// Text of an event, with the deployment.
-pub(super) struct Line {
+pub(super) struct EventLine {
     pub(super) deployment: DeploymentId,
     pub(super) what: &'static str,
     pub(super) detail: String,
@@ -42,7 +42,7 @@ pub(super) fn short(id: &DeploymentId) -> String {
 }
 
 /// Returns the text of an event; `None` for events without text.
-pub(super) fn line(event: &Event) -> Option<Line> {
+pub(super) fn line(event: &Event) -> Option<EventLine> {
     let (deployment, what, detail) = match event {
         Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
         Event::OrderDeclined { order, message, .. } => (order.deployment(), "declined", message.clone()),
@@ -106,7 +106,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         // Events without text are in the log.
         _ => return None,
     };
-    Some(Line {
+    Some(EventLine {
         deployment: deployment.clone(),
         what,
         detail,

@@ -15,7 +15,7 @@ use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::ProviderBuilder;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::cluster::LeadershipGate;
-use akash_provider_k8s::inventory::Options;
+use akash_provider_k8s::inventory::CapacityOptions;
 use akash_provider_k8s::state::EventStore;
 use akash_provider_k8s::task;
 use futures::FutureExt;
@@ -121,7 +121,7 @@ async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
 /// Settings of the connection to a cluster.
 struct ClusterConnector {
     kubernetes: KubernetesArgs,
-    options: Options,
+    options: CapacityOptions,
     provider: Address,
     chain_id: String,
     condition: WaitCondition,

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::SetOnce;
 
-type Ports = BTreeMap<String, Vec<ForwardedPort>>;
+type ForwardedPorts = BTreeMap<String, Vec<ForwardedPort>>;
 type Items<T> = BoxStream<'static, Result<T, Error>>;
 
 /// Proxy of a cluster. Can be created before the cluster is connected. Clones share the connection.
@@ -173,7 +173,7 @@ impl Cluster for ClusterProxy {
             .await
     }
 
-    async fn forwarded_port_status(&self, lease: &LeaseId) -> Result<Ports, Error> {
+    async fn forwarded_port_status(&self, lease: &LeaseId) -> Result<ForwardedPorts, Error> {
         self.cluster("forwarded_port_status")?
             .forwarded_port_status(lease)
             .await

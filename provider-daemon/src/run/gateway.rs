@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::supervise::{Part, Supervisor};
 use crate::writers::Writers;
 use akash_provider_chain::AkashClient;
-use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, KeyFile, KeyFiles, OwnCertificate};
 use akash_provider_chain::cert::{Rotation, RotationSettings};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::chain::{ChainClient, SplitChain};
@@ -21,9 +21,11 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::provider::{ProviderBuilder, ProviderHandle};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
-use akash_provider_gateway::auth::memory::Memory;
+use akash_provider_gateway::auth::memory::AuthStore;
 use akash_provider_gateway::tls::Tls;
-use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, ProblemSource, Settings};
+use akash_provider_gateway::{
+    CertificateFiles, Gateway, GatewayBackends, GatewaySettings, LeadershipSource, ProblemSource,
+};
 use axum::Router;
 use axum::extract::Request;
 use futures::FutureExt;
@@ -41,7 +43,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct GatewayOptions {
-    settings: Settings,
+    settings: GatewaySettings,
     /// Listen address of health probes; `None` if disabled.
     health: Option<SocketAddr>,
     home: PathBuf,
@@ -58,7 +60,7 @@ pub(super) struct GatewayDependencies {
     handle: ProviderHandle,
     cluster: Arc<dyn Cluster>,
     chain: AkashClient,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn AuthStore>,
     writers: Writers,
     /// Audit log, if enabled.
     audit: Option<Audit>,
@@ -114,7 +116,7 @@ impl GatewayOptions {
         leadership: Option<LeadershipSource>,
     ) -> Option<Self> {
         let account = screening.config.provider.clone();
-        let mut settings = Settings::at(args.gateway.gateway_listen_address.0?);
+        let mut settings = GatewaySettings::at(args.gateway.gateway_listen_address.0?);
         settings.grpc_listen = args.gateway.gateway_grpc_listen_address.0;
         settings.reclamation_window = screening.config.reclamation_window;
         settings.screening = Some(screening);
@@ -303,7 +305,7 @@ async fn maintain_certificate(
     if plan.domains.is_empty() {
         return;
     }
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: plan.domains.clone(),
     };
     let rotation = Rotation::new(
@@ -361,7 +363,7 @@ async fn bind(
     dependencies: &GatewayDependencies,
     own: &OwnCertificate,
 ) -> anyhow::Result<Gateway> {
-    let ports = Ports {
+    let ports = GatewayBackends {
         handle: dependencies.handle.clone(),
         cluster: Arc::clone(&dependencies.cluster),
         chain: Arc::new(dependencies.chain.clone()),

@@ -30,7 +30,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
-use settings::Settings;
+use settings::SharedSettings;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -87,7 +87,7 @@ impl Ha {
         if args.ha.ha == HaStore::Off {
             return Ok(ha);
         }
-        let mut settings = Settings::new(args, config);
+        let mut settings = SharedSettings::new(args, config);
         if let Some(cluster) = cluster(args).await {
             settings.insert(cluster);
         }

@@ -3,7 +3,7 @@
 use super::Recordings;
 use super::bus::Buses;
 use super::cluster_proxy::ClusterProxy;
-use super::readiness::Watch;
+use super::readiness::ReadinessWatch;
 use crate::operator;
 use crate::printer::Printer;
 use crate::printer::follow_facts;
@@ -71,7 +71,7 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,
-    watch: Watch,
+    watch: ReadinessWatch,
     handle: &ProviderHandle,
     until: &CancellationToken,
 ) -> JoinHandle<Result<(), E>> {

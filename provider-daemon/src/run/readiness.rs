@@ -11,7 +11,7 @@ use crate::history::{History, HistoryHealth, INTERRUPTION_HELP};
 use crate::printer::Printer;
 use crate::supervise::{self, Pulse};
 use crate::writers::Writers;
-use akash_provider_chain::{AkashClient, ClientStatus, Source};
+use akash_provider_chain::{AkashClient, BlockSource, ClientStatus};
 use akash_provider_cli::plain;
 use akash_provider_core::RestartState;
 use akash_provider_core::engine::{Lifecycle, Status};
@@ -80,7 +80,7 @@ impl WaitCondition {
 
 /// Task that checks the conditions for bids and reports changes.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ReadinessWatch {
     printer: Arc<Printer>,
     chain: AkashClient,
     breaker: BreakerFile,
@@ -94,7 +94,7 @@ pub(super) struct Watch {
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,
     /// Status of the flight recorder.
-    recording: Option<flight::Health>,
+    recording: Option<flight::FlightHealth>,
     /// Last reported failure of the flight recorder.
     reported_recording: Mutex<Option<String>>,
     history: Option<History>,
@@ -106,7 +106,7 @@ pub(super) struct Watch {
     reported_audit: Mutex<Option<String>>,
 }
 
-impl Watch {
+impl ReadinessWatch {
     pub(super) fn new(
         printer: &Arc<Printer>,
         chain: &AkashClient,
@@ -202,7 +202,7 @@ impl Watch {
                 awaited.push("leadership: this instance is a standby".to_owned());
             }
             self.report(awaited);
-            let recording = self.recording.as_ref().map(flight::Health::status);
+            let recording = self.recording.as_ref().map(flight::FlightHealth::status);
             if let Some(recording) = &recording {
                 self.report_recording(recording);
             }
@@ -367,7 +367,7 @@ fn chain_problem(chain: &ClientStatus, status: &Status) -> String {
     }
     match (status.chain_known, &chain.reader.follower.source) {
         (false, _) => "the first snapshot".to_owned(),
-        (true, Source::None) => format!("blocks after {}", chain.reader.follower.height),
+        (true, BlockSource::None) => format!("blocks after {}", chain.reader.follower.height),
         (true, _) => format!("no node has a block after {}", chain.reader.follower.height),
     }
 }

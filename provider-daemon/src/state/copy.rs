@@ -3,7 +3,7 @@
 //! A running provider locks the file, and a lock of a command would prevent the start of the provider. The copy needs
 //! no lock. A copy that was read during a write may be damaged, and is then unusable.
 
-use super::file::StateFile;
+use super::file::StateDatabase;
 use super::{FILE, State, StateError};
 use crate::files;
 use redb::backends::InMemoryBackend;
@@ -30,7 +30,7 @@ impl State {
         let opened = catch_unwind(AssertUnwindSafe(|| open(&bytes)));
         let database = opened.unwrap_or_else(|_| Err("damaged file".to_owned()))?;
         Ok(Some(Self {
-            database: Arc::new(StateFile::new(path.clone(), database, move || {
+            database: Arc::new(StateDatabase::new(path.clone(), database, move || {
                 Err(StateError::Io {
                     operation: "open the copy of",
                     path: path.clone(),

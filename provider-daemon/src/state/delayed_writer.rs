@@ -3,7 +3,7 @@
 //! A separate thread writes the latest value, with a pause between writes. A crash loses at most one second; dropping
 //! the writer stores the last value.
 
-use super::file::StateFile;
+use super::file::StateDatabase;
 use redb::Database;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,26 +13,26 @@ use std::time::Duration;
 /// Pause between two writes, because each write waits for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
+pub(super) type WriteFn<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
 
 /// Background writer that stores the latest value of one key. Dropping the writer stores a pending value.
 #[derive(Debug)]
 pub(super) struct DelayedWriter<T: fmt::Debug> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<DelayedValue<T>>,
     writer: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared<T> {
-    database: Arc<StateFile>,
+struct DelayedValue<T> {
+    database: Arc<StateDatabase>,
     key: String,
-    write: Write<T>,
-    pending: Mutex<Pending<T>>,
+    write: WriteFn<T>,
+    pending: Mutex<PendingValue<T>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Pending<T> {
+struct PendingValue<T> {
     /// Latest value, which is possibly not written yet. `None` before the first value.
     newest: Option<T>,
     /// True while the latest value is not stored.
@@ -48,16 +48,16 @@ impl<T: Clone + fmt::Debug + Send + 'static> DelayedWriter<T> {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub(super) fn new(
-        database: Arc<StateFile>,
+        database: Arc<StateDatabase>,
         key: String,
         name: &str,
-        write: Write<T>,
+        write: WriteFn<T>,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DelayedValue {
             database,
             key,
             write,
-            pending: Mutex::new(Pending {
+            pending: Mutex::new(PendingValue {
                 newest: None,
                 is_due: false,
                 failure: None,
@@ -76,7 +76,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> DelayedWriter<T> {
 }
 
 impl<T: Clone + fmt::Debug> DelayedWriter<T> {
-    pub(super) fn database(&self) -> &StateFile {
+    pub(super) fn database(&self) -> &StateDatabase {
         &self.shared.database
     }
 
@@ -106,7 +106,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
     }
 }
 
-impl<T: Clone> Shared<T> {
+impl<T: Clone> DelayedValue<T> {
     /// Writes new values until the writer is dropped.
     fn write_pending(&self) {
         loop {
@@ -138,8 +138,8 @@ impl<T: Clone> Shared<T> {
     }
 }
 
-impl<T> Shared<T> {
-    fn pending(&self) -> MutexGuard<'_, Pending<T>> {
+impl<T> DelayedValue<T> {
+    fn pending(&self) -> MutexGuard<'_, PendingValue<T>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

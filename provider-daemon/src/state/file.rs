@@ -22,7 +22,7 @@ const SPACE_MIN: u64 = 1 << 20;
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
 
 /// Database file that pauses writes after a disk failure.
-pub(super) struct StateFile {
+pub(super) struct StateDatabase {
     path: PathBuf,
     /// Open database; `None` if the file could not be reopened after a disk failure.
     database: RwLock<Option<Database>>,
@@ -30,9 +30,9 @@ pub(super) struct StateFile {
     open: Box<Open>,
 }
 
-impl fmt::Debug for StateFile {
+impl fmt::Debug for StateDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateFile")
+        f.debug_struct("StateDatabase")
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
@@ -89,7 +89,7 @@ pub(crate) fn has_space(path: &Path) -> bool {
     files::free_bytes(path).is_ok_and(|free| free >= SPACE_MIN)
 }
 
-impl StateFile {
+impl StateDatabase {
     /// Wraps an open database. `open` reopens the file after a disk failure.
     pub(super) fn new(
         path: PathBuf,
@@ -203,7 +203,7 @@ mod tests {
 
     const TABLE: TableDefinition<'_, u64, u64> = TableDefinition::new("table");
 
-    fn insert(file: &StateFile, key: u64) -> Result<(), redb::Error> {
+    fn insert(file: &StateDatabase, key: u64) -> Result<(), redb::Error> {
         file.write(|database| {
             let write = database.begin_write()?;
             write.open_table(TABLE)?.insert(key, key)?;
@@ -211,7 +211,7 @@ mod tests {
         })
     }
 
-    fn contains(file: &StateFile, key: u64) -> Result<bool, redb::Error> {
+    fn contains(file: &StateDatabase, key: u64) -> Result<bool, redb::Error> {
         file.read(|database| {
             let read = database.begin_read()?;
             Ok(read.open_table(TABLE)?.get(key)?.is_some())
@@ -227,7 +227,7 @@ mod tests {
         };
         let place = tempfile::tempdir().unwrap();
         let database = open().unwrap();
-        let file = StateFile::new(place.path().to_owned(), database, open);
+        let file = StateDatabase::new(place.path().to_owned(), database, open);
         insert(&file, 1).unwrap();
         disk.fill();
         assert!(insert(&file, 2).is_err());

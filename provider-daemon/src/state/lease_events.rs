@@ -4,7 +4,7 @@
 //! and the API server still has the events that a crash loses. Number and size of the rows are bounded; the oldest
 //! events are removed first.
 
-use super::file::StateFile;
+use super::file::StateDatabase;
 use super::{State, any, existing};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -24,23 +24,23 @@ const BYTES_MAX: usize = 16 << 20;
 const EVENT_BYTES_MAX: usize = 8 << 10;
 
 /// Namespace and UID of the Kubernetes Event object.
-type Key = (String, String);
+type EventKey = (String, String);
 
 #[derive(Debug)]
 struct LeaseEvents {
-    database: Arc<StateFile>,
-    index: Mutex<Index>,
-    limits: Limits,
+    database: Arc<StateDatabase>,
+    index: Mutex<EventIndex>,
+    limits: StoreLimits,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct StoreLimits {
     events: usize,
     bytes: usize,
 }
 
 /// Metadata of all rows, without event texts.
-type Index = BTreeMap<Key, Row>;
+type EventIndex = BTreeMap<EventKey, Row>;
 
 #[derive(Debug, Clone)]
 struct Row {
@@ -53,7 +53,7 @@ impl State {
     /// Returns the store of lease events.
     #[must_use]
     pub fn lease_events(&self) -> Arc<dyn EventStore> {
-        let limits = Limits {
+        let limits = StoreLimits {
             events: EVENTS_MAX,
             bytes: BYTES_MAX,
         };
@@ -62,7 +62,7 @@ impl State {
 }
 
 impl LeaseEvents {
-    fn new(database: Arc<StateFile>, limits: Limits) -> Self {
+    fn new(database: Arc<StateDatabase>, limits: StoreLimits) -> Self {
         Self {
             database,
             index: Mutex::default(),
@@ -70,7 +70,7 @@ impl LeaseEvents {
         }
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, EventIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl LeaseEvents {
     }
 
     fn read_from(&self, database: &Database) -> Result<Vec<StoredEvent>, redb::Error> {
-        let mut index = Index::new();
+        let mut index = EventIndex::new();
         let mut events = Vec::new();
         let read = database.begin_read().map_err(any)?;
         let Some(table) = existing(&read, EVENTS)? else {
@@ -115,11 +115,11 @@ impl LeaseEvents {
 
     fn write(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), redb::Error> {
         let mut index = self.index().clone();
-        let mut rows: BTreeMap<Key, Vec<u8>> = BTreeMap::new();
-        let mut removed: HashSet<Key> = HashSet::new();
+        let mut rows: BTreeMap<EventKey, Vec<u8>> = BTreeMap::new();
+        let mut removed: HashSet<EventKey> = HashSet::new();
         for (namespace, events) in events {
             let from = (namespace.clone(), String::new());
-            let mut gone: HashSet<Key> = index
+            let mut gone: HashSet<EventKey> = index
                 .range(from..)
                 .take_while(|((of, _), _)| *of == namespace)
                 .map(|(key, _)| key.clone())
@@ -155,7 +155,11 @@ impl LeaseEvents {
         Ok(())
     }
 
-    fn commit(&self, rows: &BTreeMap<Key, Vec<u8>>, removed: &HashSet<Key>) -> Result<(), redb::Error> {
+    fn commit(
+        &self,
+        rows: &BTreeMap<EventKey, Vec<u8>>,
+        removed: &HashSet<EventKey>,
+    ) -> Result<(), redb::Error> {
         if rows.is_empty() && removed.is_empty() {
             return Ok(());
         }
@@ -179,13 +183,13 @@ impl LeaseEvents {
 }
 
 /// Returns the oldest rows, which must be removed to stay within the limits.
-fn over(index: &Index, limits: Limits) -> Vec<Key> {
+fn over(index: &EventIndex, limits: StoreLimits) -> Vec<EventKey> {
     let mut bytes: usize = index.values().map(|row| row.bytes).sum();
     let mut events = index.len();
     if events <= limits.events && bytes <= limits.bytes {
         return Vec::new();
     }
-    let mut by_age: Vec<(&Key, &Row)> = index.iter().collect();
+    let mut by_age: Vec<(&EventKey, &Row)> = index.iter().collect();
     by_age.sort_by_key(|(_, row)| row.time);
     let mut oldest = Vec::new();
     for (key, row) in by_age {
@@ -218,7 +222,7 @@ mod tests {
     use super::*;
     use akash_provider_core::types::BlockTime;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: StoreLimits = StoreLimits {
         events: 6,
         bytes: BYTES_MAX,
     };
@@ -297,7 +301,7 @@ mod tests {
 
         let bytes = LeaseEvents::new(
             Arc::clone(&state.database),
-            Limits {
+            StoreLimits {
                 bytes: 8 << 10,
                 ..LIMITS
             },

@@ -35,7 +35,7 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
 }
 
 /// Function that receives the path and the mode of each entry with a permission bit of [`TOO_WIDE`].
-type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
+type EntryVisitor<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
 /// Denies group and others access to the home directory and its content. In the user's Unix home and in `/`,
 /// changes only `owned`. Logs failures.
@@ -71,7 +71,7 @@ pub(super) fn accessible(home: &Path, owned: &Path) -> (Vec<(PathBuf, u32)>, Vec
 }
 
 /// Calls `act` for each entry that is too accessible. Returns one line for each failure.
-fn visit(home: &Path, owned: &Path, act: &mut Action<'_>) -> Vec<String> {
+fn visit(home: &Path, owned: &Path, act: &mut EntryVisitor<'_>) -> Vec<String> {
     let is_shared = home.parent().is_none() || std::env::home_dir().is_some_and(|user| user == home);
     let mut failures = Vec::new();
     if is_shared {
@@ -87,7 +87,7 @@ fn visit_all(
     path: &Path,
     depth: usize,
     entries: &mut usize,
-    act: &mut Action<'_>,
+    act: &mut EntryVisitor<'_>,
     failures: &mut Vec<String>,
 ) {
     let Some(left) = entries.checked_sub(1) else {
@@ -109,7 +109,7 @@ fn visit_all(
 }
 
 /// Calls `act` if the mode of an entry grants too much access. Returns true for a directory.
-fn check(path: &Path, act: &mut Action<'_>, failures: &mut Vec<String>) -> bool {
+fn check(path: &Path, act: &mut EntryVisitor<'_>, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,
         // Deleted since it was listed.

@@ -4,10 +4,10 @@
 //! An entry has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
 //! the next stored block height makes them durable, and lost entries are queried again on the chain.
 
-use super::file::{StateFile, is_disk_failure};
+use super::file::{StateDatabase, is_disk_failure};
 use super::{State, any, existing};
 use akash_provider_core::types::Address;
-use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, STORED_MAX};
+use akash_provider_gateway::auth::memory::{AuthStore, Fingerprint, PublicKeyBytes, STORED_MAX};
 use redb::{
     Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
     WriteTransaction,
@@ -30,14 +30,14 @@ const EVICTED_FRACTION: u64 = 16;
 /// Store of tenant keys and certificates.
 #[derive(Debug)]
 pub struct Tenants {
-    database: Arc<StateFile>,
+    database: Arc<StateDatabase>,
     max: u64,
 }
 
 impl State {
     /// Returns the store of tenant keys and certificates.
     #[must_use]
-    pub fn tenants(&self) -> Arc<dyn Memory> {
+    pub fn tenants(&self) -> Arc<dyn AuthStore> {
         Arc::new(Tenants {
             database: Arc::clone(&self.database),
             max: STORED_MAX,
@@ -161,7 +161,7 @@ fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     })
 }
 
-impl Memory for Tenants {
+impl AuthStore for Tenants {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
         or_default("read key", self.read_key(account))
     }

@@ -2,7 +2,7 @@
 //! and writes with an earlier term are rejected. After the election record is lost, terms must therefore not restart at
 //! 1.
 
-use super::file::StateFile;
+use super::file::StateDatabase;
 use super::{State, any, existing};
 use akash_provider_core::election::TERM_MAX;
 use redb::{ReadableDatabase, TableDefinition};
@@ -14,7 +14,7 @@ const TERMS: TableDefinition<'_, &str, u64> = TableDefinition::new("terms");
 /// Store of the highest election term of one provider.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    database: Arc<StateFile>,
+    database: Arc<StateDatabase>,
     key: String,
 }
 

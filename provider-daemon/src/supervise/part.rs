@@ -1,6 +1,6 @@
 //! Parts of `run`, with the exit code of each.
 
-use super::policy::Policy;
+use super::policy::RestartPolicy;
 use std::process::ExitCode;
 
 /// Supervised part of the process.
@@ -79,15 +79,15 @@ impl Part {
 
     /// Returns the restart policy.
     #[must_use]
-    pub const fn policy(self) -> Policy {
+    pub const fn policy(self) -> RestartPolicy {
         match self {
             // Their state is in memory: a new process rebuilds it from the chain and the cluster.
-            Self::Provider | Self::Writer | Self::Cluster | Self::Leadership => Policy::NEVER,
+            Self::Provider | Self::Writer | Self::Cluster | Self::Leadership => RestartPolicy::NEVER,
             Self::MemoryCluster | Self::Gateway | Self::OperatorSocket | Self::Printing | Self::Watch => {
-                Policy::USUAL
+                RestartPolicy::USUAL
             }
             // Leases do not depend on metrics.
-            Self::Metrics => Policy::UNLIMITED,
+            Self::Metrics => RestartPolicy::UNLIMITED,
         }
     }
 }

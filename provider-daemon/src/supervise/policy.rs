@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Limits of the restarts of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct RestartPolicy {
     /// Maximum number of restarts within the window.
     pub restarts: u32,
     /// Length of the window: older restarts are not counted.
@@ -25,7 +25,7 @@ pub struct Policy {
     pub longest: Duration,
 }
 
-impl Policy {
+impl RestartPolicy {
     /// Policy of a part that is never restarted.
     pub const NEVER: Self = Self {
         restarts: 0,
@@ -49,7 +49,7 @@ impl Policy {
 
 /// State of a supervised part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum PartState {
     /// Running.
     Running,
     /// Failed, with a pending restart.
@@ -60,7 +60,7 @@ pub enum State {
 
 /// Event of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
+pub enum RestartInput {
     /// The part returned or panicked.
     Failed,
     /// The pause before the restart has ended.
@@ -69,7 +69,7 @@ pub enum Input {
 
 /// Action that the supervisor takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum RestartAction {
     /// No action.
     Nothing,
     /// Restart after this time.
@@ -80,27 +80,27 @@ pub enum Action {
 
 /// State machine of one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
-    policy: Policy,
-    state: State,
+pub struct RestartMachine {
+    policy: RestartPolicy,
+    state: PartState,
     /// Times of the restarts within the policy's window.
     restarts: VecDeque<Duration>,
 }
 
-impl Machine {
+impl RestartMachine {
     /// Creates the state machine of a newly started part.
     #[must_use]
-    pub const fn new(policy: Policy) -> Self {
+    pub const fn new(policy: RestartPolicy) -> Self {
         Self {
             policy,
-            state: State::Running,
+            state: PartState::Running,
             restarts: VecDeque::new(),
         }
     }
 
     /// Returns the state.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> PartState {
         self.state
     }
 
@@ -111,17 +111,17 @@ impl Machine {
     }
 
     /// Processes an event and returns the action to take. `now` must not decrease between calls.
-    pub fn step(&mut self, now: Duration, input: Input) -> Action {
+    pub fn step(&mut self, now: Duration, input: RestartInput) -> RestartAction {
         let (state, action) = match (self.state, input) {
-            (State::Running, Input::Failed) => self.failed(now),
-            (State::Waiting, Input::Due) => (State::Running, Action::Nothing),
-            (state, Input::Failed | Input::Due) => (state, Action::Nothing),
+            (PartState::Running, RestartInput::Failed) => self.failed(now),
+            (PartState::Waiting, RestartInput::Due) => (PartState::Running, RestartAction::Nothing),
+            (state, RestartInput::Failed | RestartInput::Due) => (state, RestartAction::Nothing),
         };
         self.state = state;
         action
     }
 
-    fn failed(&mut self, now: Duration) -> (State, Action) {
+    fn failed(&mut self, now: Duration) -> (PartState, RestartAction) {
         let window = self.policy.window;
         while self
             .restarts
@@ -131,12 +131,15 @@ impl Machine {
             self.restarts.pop_front();
         }
         if self.restarts() >= self.policy.restarts {
-            return (State::Over, Action::End);
+            return (PartState::Over, RestartAction::End);
         }
         let doubled = 2u32.saturating_pow(self.restarts());
         let wait = self.policy.first.saturating_mul(doubled);
         self.restarts.push_back(now);
-        (State::Waiting, Action::Wait(wait.min(self.policy.longest)))
+        (
+            PartState::Waiting,
+            RestartAction::Wait(wait.min(self.policy.longest)),
+        )
     }
 }
 
@@ -146,15 +149,15 @@ mod tests {
     use proptest::prelude::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const POLICY: Policy = Policy {
+    const POLICY: RestartPolicy = RestartPolicy {
         restarts: 2,
         window: Duration::from_secs(60),
         first: SECOND,
         longest: Duration::from_secs(30),
     };
 
-    fn at(state: State, restarts: &[u64]) -> Machine {
-        Machine {
+    fn at(state: PartState, restarts: &[u64]) -> RestartMachine {
+        RestartMachine {
             policy: POLICY,
             state,
             restarts: restarts.iter().map(|at| Duration::from_secs(*at)).collect(),
@@ -163,9 +166,9 @@ mod tests {
 
     #[test]
     fn handles_every_input_in_every_state() {
-        use Action::{End, Nothing, Wait};
-        use Input::{Due, Failed};
-        use State::{Over, Running, Waiting};
+        use PartState::{Over, Running, Waiting};
+        use RestartAction::{End, Nothing, Wait};
+        use RestartInput::{Due, Failed};
         let now = Duration::from_secs(59);
         for (from, restarts, input, to, action) in [
             (Running, &[][..], Failed, Waiting, Wait(SECOND)),
@@ -188,15 +191,17 @@ mod tests {
         // A restart counts until the end of the window.
         let mut machine = at(Running, &[0, 50]);
         assert_eq!(machine.step(Duration::from_secs(60), Failed), Wait(2 * SECOND));
-        assert_eq!(Machine::new(Policy::NEVER).step(now, Failed), End);
+        assert_eq!(RestartMachine::new(RestartPolicy::NEVER).step(now, Failed), End);
     }
 
-    fn policies() -> impl Strategy<Value = Policy> {
-        (0u32..6, 1u64..1_000, 1u64..50, 1u64..200).prop_map(|(restarts, window, first, longest)| Policy {
-            restarts,
-            window: Duration::from_secs(window),
-            first: Duration::from_secs(first),
-            longest: Duration::from_secs(first + longest),
+    fn policies() -> impl Strategy<Value = RestartPolicy> {
+        (0u32..6, 1u64..1_000, 1u64..50, 1u64..200).prop_map(|(restarts, window, first, longest)| {
+            RestartPolicy {
+                restarts,
+                window: Duration::from_secs(window),
+                first: Duration::from_secs(first),
+                longest: Duration::from_secs(first + longest),
+            }
         })
     }
 
@@ -206,38 +211,38 @@ mod tests {
             policy in policies(),
             lives in prop::collection::vec(0u64..300, 1..60),
         ) {
-            let (mut machine, mut now) = (Machine::new(policy), Duration::ZERO);
+            let (mut machine, mut now) = (RestartMachine::new(policy), Duration::ZERO);
             let mut restarts: Vec<Duration> = Vec::new();
             for life in lives {
                 now += Duration::from_secs(life);
                 let within = restarts.iter().filter(|at| now - **at < policy.window).count();
-                match machine.step(now, Input::Failed) {
-                    Action::Wait(wait) => {
+                match machine.step(now, RestartInput::Failed) {
+                    RestartAction::Wait(wait) => {
                         prop_assert!(within < policy.restarts as usize, "{within} within the window");
                         prop_assert!(wait >= policy.first && wait <= policy.longest, "{wait:?}");
                         restarts.push(now);
                         now += wait;
-                        machine.step(now, Input::Due);
-                        prop_assert_eq!(machine.state(), State::Running);
+                        machine.step(now, RestartInput::Due);
+                        prop_assert_eq!(machine.state(), PartState::Running);
                     }
-                    Action::End => {
+                    RestartAction::End => {
                         prop_assert_eq!(within, policy.restarts as usize, "ended too early");
-                        prop_assert_eq!(machine.step(now, Input::Due), Action::Nothing);
-                        prop_assert_eq!(machine.state(), State::Over);
+                        prop_assert_eq!(machine.step(now, RestartInput::Due), RestartAction::Nothing);
+                        prop_assert_eq!(machine.state(), PartState::Over);
                         return Ok(());
                     }
-                    Action::Nothing => prop_assert!(false, "the failure of a running part has no effect"),
+                    RestartAction::Nothing => prop_assert!(false, "the failure of a running part has no effect"),
                 }
             }
         }
 
         #[test]
         fn waits_grow_while_failures_follow_each_other(policy in policies()) {
-            let (mut machine, mut last) = (Machine::new(policy), Duration::ZERO);
-            while let Action::Wait(wait) = machine.step(Duration::ZERO, Input::Failed) {
+            let (mut machine, mut last) = (RestartMachine::new(policy), Duration::ZERO);
+            while let RestartAction::Wait(wait) = machine.step(Duration::ZERO, RestartInput::Failed) {
                 prop_assert!(wait >= last);
                 last = wait;
-                machine.step(Duration::ZERO, Input::Due);
+                machine.step(Duration::ZERO, RestartInput::Due);
             }
             prop_assert_eq!(machine.restarts(), policy.restarts);
         }

@@ -18,10 +18,10 @@ pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 /// Data from which the watchdog detects a stalled part: the current step (a poll of the part's future), and
 /// the last heartbeat. Clones share the data.
 #[derive(Debug, Clone)]
-pub struct Pulse(Arc<Inner>);
+pub struct Pulse(Arc<PulseState>);
 
 #[derive(Debug)]
-struct Inner {
+struct PulseState {
     part: Part,
     origin: Instant,
     /// Start of the current step, as 1 + milliseconds since `origin`; 0 between steps.
@@ -64,7 +64,7 @@ pub struct Standstill {
 
 impl Pulse {
     pub(super) fn new(part: Part) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(PulseState {
             part,
             origin: Instant::now(),
             step: AtomicU64::new(0),
@@ -190,15 +190,15 @@ impl<F: Future> Future for Watched<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         /// Sets the start time of the step to 0 on drop, even after a panic.
-        struct Step<'a>(&'a AtomicU64);
-        impl Drop for Step<'_> {
+        struct StepGuard<'a>(&'a AtomicU64);
+        impl Drop for StepGuard<'_> {
             fn drop(&mut self) {
                 self.0.store(0, Ordering::Relaxed);
             }
         }
         let this = &mut *self;
         this.pulse.0.step.store(this.pulse.mark(), Ordering::Relaxed);
-        let _step = Step(&this.pulse.0.step);
+        let _step = StepGuard(&this.pulse.0.step);
         this.task.as_mut().poll(cx)
     }
 }

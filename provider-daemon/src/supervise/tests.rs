@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-type Fault = fn() -> Work;
+type Fault = fn() -> PartFuture;
 
-fn ended() -> Work {
+fn ended() -> PartFuture {
     async { Ok(()) }.boxed()
 }
 
-fn failed() -> Work {
+fn failed() -> PartFuture {
     async { Err("no sequence".to_owned()) }.boxed()
 }
 
-fn panicked() -> Work {
+fn panicked() -> PartFuture {
     async { panic!("no {}", "sequence") }.boxed()
 }
 
@@ -29,7 +29,7 @@ const FAULTS: [(Fault, &str); 3] = [
 #[tokio::test(start_paused = true)]
 async fn failing_part_is_restarted_or_ends_the_process_with_its_code() {
     // A part with unlimited restarts never ends the process.
-    let limited = |part: &Part| part.policy() != Policy::UNLIMITED;
+    let limited = |part: &Part| part.policy() != RestartPolicy::UNLIMITED;
     for part in Part::ALL.into_iter().filter(limited) {
         for (fault, why) in FAULTS {
             let mut parts = Supervisor::new(CancellationToken::new());

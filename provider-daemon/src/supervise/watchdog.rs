@@ -29,7 +29,7 @@ impl Watchdog {
         let every = sd_notify::watchdog_enabled().map_or(LOOK_EVERY, |limit| LOOK_EVERY.min(limit / 4));
         let thread = thread::Builder::new().name("watchdog".to_owned());
         let thread = thread.spawn(move || {
-            let mut watch = Watch::new(every);
+            let mut watch = StallWatch::new(every);
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let changes = watch.look(&pulses, Instant::now());
                 if watch.still.is_empty() {
@@ -86,13 +86,13 @@ fn log(change: &StallChange) {
 
 /// State of the watchdog between two checks.
 #[derive(Debug)]
-struct Watch {
+struct StallWatch {
     every: Duration,
     last: Instant,
     still: BTreeSet<Part>,
 }
 
-impl Watch {
+impl StallWatch {
     fn new(every: Duration) -> Self {
         Self {
             every,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn reports_a_missing_heartbeat_and_its_return_once() {
-        let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
+        let (pulses, mut watch) = (Pulses::default(), StallWatch::new(LOOK_EVERY));
         let pulse = pulses.add(Part::Watch);
         assert_eq!(watch.look(&pulses, Instant::now()), []);
         pulse.beat(Duration::from_millis(5));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn does_not_report_a_pause_of_the_whole_process() {
-        let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
+        let (pulses, mut watch) = (Pulses::default(), StallWatch::new(LOOK_EVERY));
         pulses.add(Part::Watch).beat(Duration::from_millis(20));
         thread::sleep(Duration::from_millis(40));
         let late = Instant::now() + LOOK_EVERY + OVERSLEPT + Duration::from_secs(1);

@@ -37,7 +37,7 @@ pub(super) enum AuthMethod {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Credentials {
+pub(super) enum TenantCredentials {
     /// No credentials, for public endpoints.
     None,
     /// Key that signs tokens.
@@ -46,7 +46,7 @@ pub(super) enum Credentials {
     Certificate(Arc<OwnCertificate>),
 }
 
-impl Credentials {
+impl TenantCredentials {
     /// Loads the credentials of an account.
     ///
     /// # Errors

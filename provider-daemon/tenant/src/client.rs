@@ -2,7 +2,7 @@
 //!
 //! The client does not follow redirects, because a token is meant for this provider only.
 
-use super::auth::{AuthMethod, Credentials};
+use super::auth::{AuthMethod, TenantCredentials};
 use super::error::{ErrorResponse, ProviderError};
 use super::stream::Stream;
 use super::trust::{CaCertificates, ServerVerifier};
@@ -76,13 +76,13 @@ impl<'a> ProviderRequest<'a> {
 pub(super) struct Client {
     provider: Address,
     base: Url,
-    credentials: Credentials,
+    credentials: TenantCredentials,
     ca_certificates: CaCertificates,
     crypto: Arc<CryptoProvider>,
     chain: Option<Reader>,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+type RequestSender = SendRequest<Full<Bytes>>;
 
 impl Client {
     /// Creates a client for a provider at `address`.
@@ -92,7 +92,7 @@ impl Client {
     pub(super) fn new(
         provider: Address,
         address: &str,
-        credentials: Credentials,
+        credentials: TenantCredentials,
         chain: Option<Reader>,
     ) -> anyhow::Result<Self> {
         let crypto = Arc::new(ring::default_provider());
@@ -178,7 +178,7 @@ impl Client {
     }
 
     /// Connects to the provider and verifies its certificate.
-    async fn connect(&self) -> Result<Sender, ProviderError> {
+    async fn connect(&self) -> Result<RequestSender, ProviderError> {
         let verifier = Arc::new(ServerVerifier::new(&self.ca_certificates, &self.crypto));
         let connecting = async {
             let unreachable = |why: String| ProviderError::Unreachable { at: self.at(), why };
@@ -227,8 +227,8 @@ impl Client {
         // The verifier accepts self-signed certificates, which `connect` compares with the chain.
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &self.credentials {
-            Credentials::None | Credentials::Key(_) => builder.with_no_client_auth(),
-            Credentials::Certificate(own) => {
+            TenantCredentials::None | TenantCredentials::Key(_) => builder.with_no_client_auth(),
+            TenantCredentials::Certificate(own) => {
                 let key = own.private_key_der().map_err(|e| self.invalid(&e.to_string()))?;
                 let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_vec()));
                 let key = self.crypto.key_provider.load_private_key(key).map_err(invalid)?;
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
     use akash_provider_chain::private_key::PrivateKey;
 
-    fn client(address: &str, credentials: Credentials) -> Client {
+    fn client(address: &str, credentials: TenantCredentials) -> Client {
         let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
         Client::new(provider, address, credentials, None).unwrap()
     }
@@ -395,7 +395,7 @@ mod tests {
             query,
             ..ProviderRequest::get(path, Scope::Status)
         };
-        client(address, Credentials::None).url(&request).to_string()
+        client(address, TenantCredentials::None).url(&request).to_string()
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn sends_a_token_with_the_request_or_another_server_name_with_the_certificate() {
         let key = Arc::new(PrivateKey::from_bytes(&[7; 32]).unwrap());
-        let with_key = client("https://p.example:8443", Credentials::Key(key));
+        let with_key = client("https://p.example:8443", TenantCredentials::Key(key));
         let request = with_key
             .http_request(
                 &ProviderRequest::get(&["status"], Scope::Status),
@@ -447,9 +447,9 @@ mod tests {
         );
         assert_eq!(with_key.server_name().unwrap().to_str(), "p.example");
         let owner = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
-        let usage = akash_provider_chain::cert::Usage::Client;
+        let usage = akash_provider_chain::cert::CertUsage::Client;
         let own = akash_provider_chain::cert::OwnCertificate::make(&owner, &usage, Duration::from_secs(9));
-        let certificate = Credentials::Certificate(Arc::new(own.unwrap()));
+        let certificate = TenantCredentials::Certificate(Arc::new(own.unwrap()));
         let with_certificate = client("https://p.example:8443", certificate.clone());
         let request = with_certificate.http_request(
             &ProviderRequest::get(&["status"], Scope::Status),
@@ -475,7 +475,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let there = client(&address, Credentials::None);
+        let there = client(&address, TenantCredentials::None);
         let asked = runtime.block_on(there.send(ProviderRequest::get(&["status"], Scope::Status)));
         let text = asked.unwrap_err().to_string();
         assert!(text.contains(&address) && text.contains("cannot reach"), "{text}");

@@ -3,10 +3,10 @@
 use super::client::ProviderRequest;
 use super::error::{ProviderError, Retry};
 use super::json::Json;
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::{lease_path, report};
-use super::output::Output;
-use super::resume::{HISTORY_MAX, History, NewMessages};
+use super::output::OutputWriter;
+use super::resume::{HISTORY_MAX, NewMessages, PrintedMessages};
 use super::stream::{Data, StreamReader};
 use crate::args::LeaseArgs;
 use akash_provider_core::error::chain_text;
@@ -29,7 +29,7 @@ const REJECTION_MAX: Duration = Duration::from_secs(60);
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Function that creates an empty history for a stream with these query parameters.
-pub(super) type NewHistory = fn(&[(String, String)]) -> History;
+pub(super) type NewHistory = fn(&[(String, String)]) -> PrintedMessages;
 
 /// Endpoint and query that all streams of a command share.
 pub(super) struct Subscription<'a> {
@@ -49,7 +49,7 @@ pub(super) struct Subscription<'a> {
 /// Returns an error if no lease is found. If only some leases fail, prints the failures and returns exit code
 /// 1.
 pub(super) async fn follow(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     which: &LeaseArgs,
     subscription: &Subscription<'_>,
 ) -> anyhow::Result<ExitCode> {
@@ -65,7 +65,7 @@ pub(super) async fn follow(
             }
         }
     }
-    let mut output = Output::stdout();
+    let mut output = OutputWriter::stdout();
     let mut all = stream::select_all(streams);
     while let Some((lease, messages)) = all.next().await {
         let history = messages.and_then(|messages| text(subscription, &lease, messages));
@@ -95,7 +95,7 @@ fn text(subscription: &Subscription<'_>, lease: &LeaseId, messages: Vec<Json>) -
 }
 
 async fn open(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     lease: &LeaseId,
     subscription: &Subscription<'_>,
     query: &[(String, String)],
@@ -133,28 +133,28 @@ fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow:
 
 /// Stream of one lease. After an interruption, the stream is opened again.
 struct LeaseStream<'a> {
-    tenant: &'a Tenant,
+    tenant: &'a TenantClient,
     subscription: &'a Subscription<'a>,
     lease: LeaseId,
     /// Reader of the connection; `None` after the end of the stream.
     reader: Option<StreamReader>,
-    history: Option<History>,
+    history: Option<PrintedMessages>,
     opened: Instant,
     /// True if a message arrived since the last reconnect; initially true.
     has_new: bool,
-    outage: Option<Outage>,
+    outage: Option<ConnectionOutage>,
 }
 
 /// Period without a connection.
 #[derive(Debug, Clone, Copy)]
-struct Outage {
+struct ConnectionOutage {
     since: Instant,
     pause: Duration,
     is_reported: bool,
 }
 
 /// Result of waiting for a message.
-enum Next {
+enum NextMessage {
     Message(Json),
     /// No message arrived, and buffered messages must be printed now.
     Quiet,
@@ -164,7 +164,7 @@ enum Next {
 
 impl<'a> LeaseStream<'a> {
     fn new(
-        tenant: &'a Tenant,
+        tenant: &'a TenantClient,
         subscription: &'a Subscription<'a>,
         lease: LeaseId,
         reader: StreamReader,
@@ -187,9 +187,9 @@ impl<'a> LeaseStream<'a> {
             let Some(reader) = &mut self.reader else {
                 return Ok(None);
             };
-            let due = self.history.as_ref().and_then(History::next_flush);
+            let due = self.history.as_ref().and_then(PrintedMessages::next_flush);
             match receive(reader, due).await {
-                Ok(Next::Message(message)) => {
+                Ok(NextMessage::Message(message)) => {
                     let Some(history) = &mut self.history else {
                         return Ok(Some(vec![message]));
                     };
@@ -198,7 +198,7 @@ impl<'a> LeaseStream<'a> {
                         return Ok(Some(messages));
                     }
                 }
-                Ok(Next::Quiet) => {
+                Ok(NextMessage::Quiet) => {
                     let fresh = self
                         .history
                         .as_mut()
@@ -207,7 +207,7 @@ impl<'a> LeaseStream<'a> {
                         return Ok(Some(messages));
                     }
                 }
-                Ok(Next::End) => {
+                Ok(NextMessage::End) => {
                     let is_over = reader.is_closed() || !self.has_new || self.history.is_none();
                     // Both a finished stream and a provider that stops close the connection. The first time, the stream
                     // is reopened; if there is nothing new, the stream has ended.
@@ -242,7 +242,7 @@ impl<'a> LeaseStream<'a> {
     /// Ends the stream, and returns the messages that are still buffered.
     fn last(&mut self) -> Option<Vec<Json>> {
         self.reader = None;
-        let fresh = self.history.as_mut().map(History::finish)?;
+        let fresh = self.history.as_mut().map(PrintedMessages::finish)?;
         self.take_new(fresh)
     }
 
@@ -255,7 +255,7 @@ impl<'a> LeaseStream<'a> {
         if self.has_new || now - self.opened >= STABLE_AFTER {
             self.outage = None;
         }
-        let mut outage = self.outage.unwrap_or(Outage {
+        let mut outage = self.outage.unwrap_or(ConnectionOutage {
             since: now,
             pause: BACKOFF.0,
             is_reported: false,
@@ -294,7 +294,7 @@ impl<'a> LeaseStream<'a> {
                         eprintln!("lease {}: stream resumed", self.lease);
                     }
                     self.reader = Some(reader);
-                    self.history.as_mut().map(History::reopen);
+                    self.history.as_mut().map(PrintedMessages::reopen);
                     (self.opened, self.has_new, self.outage) = (Instant::now(), false, Some(outage));
                     return Ok(true);
                 }
@@ -311,7 +311,7 @@ impl<'a> LeaseStream<'a> {
     }
 }
 
-impl Outage {
+impl ConnectionOutage {
     /// Returns true if the outage is short enough for another reconnect.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
@@ -324,19 +324,19 @@ impl Outage {
 }
 
 /// Receives the next message. Returns `Next::Quiet` if no message arrives before `due`.
-async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
+async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<NextMessage, ProviderError> {
     let receive = match due {
         None => reader.next().await?,
         Some(due) => match timeout_at(due, reader.next()).await {
             Ok(receive) => receive?,
-            Err(_) => return Ok(Next::Quiet),
+            Err(_) => return Ok(NextMessage::Quiet),
         },
     };
     let Some(Data::Text(bytes) | Data::Binary(bytes)) = receive else {
-        return Ok(Next::End);
+        return Ok(NextMessage::End);
     };
     let message = serde_json::from_slice(&bytes);
-    Ok(Next::Message(
+    Ok(NextMessage::Message(
         message.map_err(|e| reader.invalid(&chain_text(&e)))?,
     ))
 }

@@ -1,7 +1,7 @@
 //! `get-manifest`: the manifest of a lease, as stored by its provider.
 
 use super::json::{Json, compact};
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::{LeaseQuery, query_each};
 use crate::args::GetManifestArgs;
 use akash_provider_cli::flags::Format;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     let query = LeaseQuery {
         name: "manifest",
         path: &["manifest"],

@@ -1,6 +1,6 @@
 //! Selection of leases, and the addresses of their providers.
 
-use super::auth::Credentials;
+use super::auth::TenantCredentials;
 use super::client::Client;
 use crate::args::{AccessArgs, LeaseArgs};
 use akash_provider_chain::Reader;
@@ -20,15 +20,15 @@ const LEASES_MAX: usize = 1000;
 
 /// Tenant, with a chain reader and credentials for providers.
 #[derive(Debug)]
-pub(super) struct Tenant {
+pub(super) struct TenantClient {
     owner: Address,
-    credentials: Credentials,
+    credentials: TenantCredentials,
     /// Reader of the chain; `None` with `--offline`.
     chain: Option<Reader>,
     provider_url: Option<String>,
 }
 
-impl Tenant {
+impl TenantClient {
     /// Creates the tenant with the key that `--from` selects.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Tenant {
             false => Some(Reader::new(endpoints(&args.node).await?)),
         };
         let credentials =
-            Credentials::for_account(args.auth_type, &Arc::new(key), home, chain.as_ref()).await?;
+            TenantCredentials::for_account(args.auth_type, &Arc::new(key), home, chain.as_ref()).await?;
         Ok(Self {
             owner,
             credentials,

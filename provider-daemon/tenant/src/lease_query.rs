@@ -4,7 +4,7 @@ use super::REMEDIES;
 use super::client::ProviderRequest;
 use super::error::ProviderError;
 use super::json::{Json, lease_id, pretty};
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use crate::args::LeaseArgs;
 use akash_provider_cli::error::error_text;
 use akash_provider_cli::output::say;
@@ -43,7 +43,7 @@ pub(super) fn print(response: &Json) -> anyhow::Result<()> {
 /// # Errors
 /// Returns the error of the single provider, or an error if no lease is found.
 pub(super) async fn query_each(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     which: &LeaseArgs,
     query: &LeaseQuery<'_>,
     print: impl Fn(&Json) -> anyhow::Result<()>,
@@ -85,7 +85,10 @@ pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
 ///
 /// # Errors
 /// Returns an error if no lease is found, or if the chain query fails.
-pub(super) async fn selected_leases(tenant: &Tenant, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
+pub(super) async fn selected_leases(
+    tenant: &TenantClient,
+    which: &LeaseArgs,
+) -> anyhow::Result<Vec<LeaseId>> {
     match &which.provider {
         Some(provider) => Ok(vec![tenant.lease(which, provider).await?]),
         None => tenant.leases(which).await,
@@ -97,7 +100,7 @@ pub(super) async fn selected_leases(tenant: &Tenant, which: &LeaseArgs) -> anyho
 /// # Errors
 /// Returns an error if the request to the provider or the chain query fails.
 pub(super) async fn query_lease(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     lease: &LeaseId,
     query: &LeaseQuery<'_>,
 ) -> anyhow::Result<Json> {

@@ -1,7 +1,7 @@
 //! `lease-status`.
 
 use super::json::{Json, pretty};
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::{STATUS, query_each};
 use super::{overview, wait};
 use crate::args::{LeaseStatusArgs, SentOutput};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     if let Some(limit) = args.wait {
         wait::until_available(&tenant, &args.lease, limit).await?;
     }

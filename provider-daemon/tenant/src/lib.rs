@@ -39,7 +39,7 @@ mod stream;
 mod trust;
 mod wait;
 
-pub use screening::{Refusal, Screener, ScreeningResult};
+pub use screening::{Screener, ScreeningRefusal, ScreeningResult};
 
 use crate::args::TenantCommand;
 use akash_provider_chain::keyring::KeyringError;

@@ -2,8 +2,8 @@
 
 use super::follow::{Subscription, TAIL, follow, service_query};
 use super::json::{Json, lease_id, pretty};
-use super::lease::Tenant;
-use super::resume::History;
+use super::lease::TenantClient;
+use super::resume::PrintedMessages;
 use crate::args::LogsArgs;
 use akash_provider_cli::flags::Output;
 use akash_provider_core::types::LeaseId;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     let mut query = service_query(&args.service, args.follow);
     if args.tail >= 0 {
         query.push((TAIL.to_owned(), args.tail.to_string()));
@@ -23,7 +23,7 @@ pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode
         query,
         new_history: args
             .follow
-            .then_some(|query| History::lines(!query.iter().any(|(name, _)| name == TAIL))),
+            .then_some(|query| PrintedMessages::lines(!query.iter().any(|(name, _)| name == TAIL))),
         show: &|lease, line| match args.output {
             Output::Text => Ok(text(lease, &line)),
             Output::Json => pretty(&line.with("lease_id", lease_id(lease))).map(Some),

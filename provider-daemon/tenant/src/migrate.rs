@@ -1,7 +1,7 @@
 //! `migrate-hostnames` and `migrate-endpoints`: move names between deployments of a tenant at one provider.
 
 use super::client::ProviderRequest;
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use crate::args::MigrateArgs;
 use akash_provider_gateway::auth::Scope;
 use bytes::Bytes;
@@ -31,7 +31,7 @@ pub(super) const ENDPOINTS: Migration = Migration {
 };
 
 pub(super) async fn run(args: &MigrateArgs, home: &Path, kind: &Migration) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::from_args(&args.access, home).await?;
+    let tenant = TenantClient::from_args(&args.access, home).await?;
     let client = tenant.client(&args.provider).await?;
     let body = json!({
         kind.field: args.names, "destination_dseq": args.dseq, "destination_gseq": args.gseq,

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// Standard output or standard error of this process.
-pub(super) struct Output {
+pub(super) struct OutputWriter {
     to: Box<dyn AsyncWrite + Unpin>,
 }
 
@@ -11,7 +11,7 @@ pub(super) struct Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutputClosed;
 
-impl Output {
+impl OutputWriter {
     pub(super) fn stdout() -> Self {
         Self {
             to: Box::new(tokio::io::stdout()),

@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 1000;
 
 /// Status of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Service {
+pub(super) struct ServiceOverview {
     pub(super) name: String,
     available: u64,
     total: u64,
@@ -24,7 +24,7 @@ pub(super) struct Service {
     termination: Option<String>,
 }
 
-impl Service {
+impl ServiceOverview {
     fn from_status(name: &str, status: &Json) -> Self {
         Self {
             name: cell(name),
@@ -92,9 +92,9 @@ fn terminations(status: &Json) -> Option<String> {
     (!lines.is_empty()).then_some(lines)
 }
 
-pub(super) fn services(status: &Json) -> Vec<Service> {
+pub(super) fn services(status: &Json) -> Vec<ServiceOverview> {
     let all = fields(status.at("services")).iter();
-    all.map(|(name, service)| Service::from_status(name, service))
+    all.map(|(name, service)| ServiceOverview::from_status(name, service))
         .collect()
 }
 
@@ -335,7 +335,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     #[test]
     fn requires_all_replicas_of_the_latest_manifest_for_available() {
         let state = |text: &str| {
-            let service = Service::from_status("web", &serde_json::from_str(text).unwrap());
+            let service = ServiceOverview::from_status("web", &serde_json::from_str(text).unwrap());
             (service.state(), service.is_available())
         };
         assert_eq!(state(r#"{"available":0,"total":0}"#), ("not available", false));

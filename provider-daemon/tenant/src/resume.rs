@@ -31,9 +31,9 @@ const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
 #[derive(Debug)]
-pub(super) enum History {
+pub(super) enum PrintedMessages {
     /// Log lines per pod.
-    Lines(Lines),
+    Lines(LogHistory),
     /// Events of a lease. Repeated events after a reconnect are not printed.
     Events(Events),
 }
@@ -47,7 +47,7 @@ pub(super) struct NewMessages {
 }
 
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LogHistory {
     /// Pods, sorted by the arrival of their first lines.
     pods: Vec<(String, Pod)>,
     /// True if the stream starts with the first line of each pod; false if the stream starts with the last
@@ -78,11 +78,11 @@ pub(super) struct Events {
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
-impl History {
+impl PrintedMessages {
     /// Creates an empty log history. `from_start` is true if the stream starts with the first line of each
     /// pod.
     pub(super) const fn lines(from_start: bool) -> Self {
-        Self::Lines(Lines {
+        Self::Lines(LogHistory {
             pods: Vec::new(),
             from_start,
         })
@@ -171,7 +171,7 @@ impl Replay {
     }
 }
 
-impl Lines {
+impl LogHistory {
     fn add(&mut self, line: Json, now: Instant) -> NewMessages {
         let text = |name| line.field(name).and_then(Json::text);
         let (Some(name), Some(message)) = (text("name"), text("message")) else {

@@ -1,6 +1,6 @@
 //! Screening of a group by a provider: a public query whether the provider would bid.
 
-use super::auth::Credentials;
+use super::auth::TenantCredentials;
 use super::client::{Client, ProviderRequest};
 use super::error::ProviderError;
 use super::lease::address;
@@ -39,12 +39,12 @@ pub enum ScreeningResult {
     /// The provider would bid at this price per block.
     Bid(DecCoin),
     /// The provider would not bid.
-    NoBid(Refusal),
+    NoBid(ScreeningRefusal),
 }
 
 /// Reasons why a provider would not bid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Refusal {
+pub struct ScreeningRefusal {
     /// Reason as a code; `None` if the response contains no known code.
     pub code: Option<DeclineCode>,
     /// All reasons, separated by semicolons.
@@ -53,7 +53,7 @@ pub struct Refusal {
     pub ignored: Vec<IgnoredResource>,
 }
 
-impl Refusal {
+impl ScreeningRefusal {
     /// Parses the response of a provider, and truncates all texts. If the format of the response is unknown,
     /// `reasons` contains the text of the response.
     fn parse(text: &str) -> Self {
@@ -109,7 +109,12 @@ impl Screener {
     pub async fn new(provider: &Address, url: Option<&str>, node: &NodeArgs) -> anyhow::Result<Self> {
         let chain = Reader::new(endpoints(node).await?);
         let url = address(url, Some(&chain), provider).await?;
-        let client = Client::new(provider.clone(), &url, Credentials::None, Some(chain.clone()))?;
+        let client = Client::new(
+            provider.clone(),
+            &url,
+            TenantCredentials::None,
+            Some(chain.clone()),
+        )?;
         Ok(Self { client, chain })
     }
 
@@ -156,7 +161,7 @@ impl Screener {
                 Ok(ScreeningResult::Bid(read.min_bid_price))
             }
             Err(ProviderError::Status(response)) if response.status == StatusCode::UNPROCESSABLE_ENTITY => {
-                Ok(ScreeningResult::NoBid(Refusal::parse(&response.text)))
+                Ok(ScreeningResult::NoBid(ScreeningRefusal::parse(&response.text)))
             }
             Err(ProviderError::Status(response)) if response.status == StatusCode::NOT_FOUND => {
                 bail!(WithHelp::new(
@@ -178,7 +183,7 @@ mod tests {
     fn decline_is_read_from_json_and_from_the_text_of_other_programs() {
         let response = r#"{"code":"gpu","reasons":["a","b"],"ignored":[
             {"kind":"gpu","reason":"x\nforged","help":"y"}],"new":1}"#;
-        let refusal = Refusal::parse(response);
+        let refusal = ScreeningRefusal::parse(response);
         assert_eq!(
             (refusal.code, &*refusal.reasons),
             (Some(DeclineCode::Gpu), "a; b")
@@ -188,9 +193,9 @@ mod tests {
         };
         assert_eq!((ignored.kind(), ignored.help()), (IgnoredKind::Gpu, "y"));
         assert!(!ignored.reason().contains('\n'), "{ignored}");
-        let later = Refusal::parse(r#"{"code":"of a later version","reasons":["a"]}"#);
+        let later = ScreeningRefusal::parse(r#"{"code":"of a later version","reasons":["a"]}"#);
         assert_eq!((later.code, &*later.reasons), (None, "a"));
-        let text = Refusal::parse("no GPU\n");
+        let text = ScreeningRefusal::parse("no GPU\n");
         assert_eq!((text.code, &*text.reasons), (None, "no GPU"));
     }
 }

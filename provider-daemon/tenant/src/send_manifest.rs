@@ -4,7 +4,7 @@ use super::REMEDIES;
 use super::client::{Client, ProviderRequest};
 use super::error::{ProviderError, with_short_hashes};
 use super::json::compact;
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::sdl_location;
 use crate::args::{SendManifestArgs, SentOutput};
 use akash_provider_cli::error::help;
@@ -50,7 +50,7 @@ pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<
         eprintln!("warning: {warning}");
     }
     let body = Bytes::from(serde_json::to_vec(&sdl.manifest)?);
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     let leases = tenant.leases(&args.lease).await?;
     // A manifest covers the whole deployment, so each provider gets it once.
     let providers: BTreeSet<Address> = leases.into_iter().map(|lease| lease.provider).collect();

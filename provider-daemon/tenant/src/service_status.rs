@@ -1,6 +1,6 @@
 //! `service-status`: the status of one service of a lease.
 
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::{LeaseQuery, print, query_each};
 use crate::args::ServiceStatusArgs;
 use akash_provider_gateway::auth::Scope;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &ServiceStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     let query = LeaseQuery {
         name: "status",
         path: &["service", &args.service, "status"],

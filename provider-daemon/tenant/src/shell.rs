@@ -11,9 +11,9 @@ mod terminal;
 
 use super::client::ProviderRequest;
 use super::error::{ProviderError, shortened};
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::lease_path;
-use super::output::{Output, OutputClosed};
+use super::output::{OutputClosed, OutputWriter};
 use super::stream::{Data, Stream, StreamReader, StreamWriter};
 use crate::args::ShellArgs;
 use akash_provider_cli::error::WithHelp;
@@ -52,7 +52,7 @@ const LEFT: u8 = 255;
 
 /// Result of the remote command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Outcome {
+struct ShellExit {
     #[serde(default)]
     exit_code: i64,
     #[serde(default)]
@@ -62,7 +62,7 @@ struct Outcome {
 #[derive(Debug)]
 enum SessionEnd {
     /// The remote command ended. This process exits with the same code.
-    Ended(Outcome),
+    Ended(ShellExit),
     /// The standard output of this process was closed.
     Unread,
     /// A signal stopped this process.
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
     // Checked first: an invalid command needs no request.
     let arguments = arguments::parse(&args.command)?;
     let terminal = args.tty.then(Terminal::from_stdin).transpose()?;
-    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let tenant = TenantClient::from_args(&args.lease.access, home).await?;
     let lease = selected_lease(&tenant, args).await?;
     let client = tenant.client(&lease.provider).await?;
     let ids = lease_path(&lease);
@@ -115,7 +115,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
 }
 
 /// Returns the lease for the shell, or an error if several leases match.
-async fn selected_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId> {
+async fn selected_lease(tenant: &TenantClient, args: &ShellArgs) -> anyhow::Result<LeaseId> {
     if let Some(provider) = &args.lease.provider {
         return tenant.lease(&args.lease, provider).await;
     }
@@ -204,7 +204,7 @@ async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -
 
 /// Prints the output of the command until its result arrives.
 async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, ProviderError> {
-    let (mut stdout, mut stderr) = (Output::stdout(), Output::stderr());
+    let (mut stdout, mut stderr) = (OutputWriter::stdout(), OutputWriter::stderr());
     loop {
         let bytes = match reader.next().await? {
             Some(Data::Binary(bytes)) => bytes,
@@ -227,20 +227,20 @@ async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, Provide
     }
 }
 
-fn outcome(reader: &StreamReader, json: &Bytes) -> Result<Outcome, ProviderError> {
+fn outcome(reader: &StreamReader, json: &Bytes) -> Result<ShellExit, ProviderError> {
     serde_json::from_slice(json).map_err(|e| reader.invalid(&format!("invalid command result: {e}")))
 }
 
 /// Prints the message of the result and returns the exit code. Code 0 with a message counts as a failure,
 /// because some providers report failures in this form.
-fn exit_code(outcome: &Outcome) -> ExitCode {
+fn exit_code(outcome: &ShellExit) -> ExitCode {
     if !outcome.message.is_empty() {
         eprintln!("error: {}", shortened(&outcome.message));
     }
     ExitCode::from(code(outcome))
 }
 
-fn code(outcome: &Outcome) -> u8 {
+fn code(outcome: &ShellExit) -> u8 {
     match (u8::try_from(outcome.exit_code), outcome.message.is_empty()) {
         (Ok(0), false) | (Err(_), _) => NOT_RUN,
         (Ok(code), _) => code,
@@ -349,7 +349,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Outcome {
+    fn read(json: &str) -> ShellExit {
         serde_json::from_str(json).unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! `status`: the public status of a provider.
 
-use super::auth::Credentials;
+use super::auth::TenantCredentials;
 use super::client::{Client, ProviderRequest};
 use super::json::Json;
 use super::lease::address;
@@ -23,7 +23,7 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         false => Some(Reader::new(endpoints(&args.node).await?)),
     };
     let url = address(args.provider_url.as_deref(), chain.as_ref(), &args.provider).await?;
-    let client = Client::new(args.provider.clone(), &url, Credentials::None, chain)?;
+    let client = Client::new(args.provider.clone(), &url, TenantCredentials::None, chain)?;
     let body = client
         .send(ProviderRequest::get(&["status"], Scope::Status))
         .await?;

@@ -219,17 +219,17 @@ impl ServerCertVerifier for ServerVerifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use akash_provider_chain::cert::{OwnCertificate, Usage};
+    use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 
     const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-    fn made(usage: &Usage, seconds: u64) -> OwnCertificate {
+    fn made(usage: &CertUsage, seconds: u64) -> OwnCertificate {
         OwnCertificate::make(&PROVIDER.parse().unwrap(), usage, Duration::from_secs(seconds)).unwrap()
     }
 
     fn server(seconds: u64) -> OwnCertificate {
         let domains = vec!["localhost".to_owned()];
-        made(&Usage::Server { domains }, seconds)
+        made(&CertUsage::Server { domains }, seconds)
     }
 
     fn published(own: &OwnCertificate, valid: bool) -> Certificate {
@@ -258,7 +258,7 @@ mod tests {
         };
         assert_eq!(refused(own.der(), 1_600_000_000), CertificateError::NotValidYet);
         assert_eq!(refused(own.der(), 1_800_000_000), CertificateError::Expired);
-        let client = made(&Usage::Client, 1_700_000_000);
+        let client = made(&CertUsage::Client, 1_700_000_000);
         assert_eq!(
             refused(client.der(), 1_700_000_001),
             CertificateError::InvalidPurpose

@@ -3,7 +3,7 @@
 use super::auth::AuthMethod;
 use super::error::{ProviderError, Retry, shortened};
 use super::json::Json;
-use super::lease::Tenant;
+use super::lease::TenantClient;
 use super::lease_query::{STATUS, query_lease, selected_leases};
 use super::overview::services;
 use crate::args::LeaseArgs;
@@ -24,7 +24,7 @@ const NOT_FOUND: u16 = 404;
 /// # Errors
 /// Returns an error with the unavailable services after the timeout, or at once if waiting cannot help.
 pub(super) async fn until_available(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     which: &LeaseArgs,
     limit: Duration,
 ) -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ pub(super) async fn until_available(
     })
 }
 
-async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyhow::Result<()> {
+async fn watch(tenant: &TenantClient, which: &LeaseArgs, missing: &mut String) -> anyhow::Result<()> {
     // Queried once, because the queries below detect a closed lease.
     let leases = selected_leases(tenant, which).await?;
     let version = tenant.version(which.dseq).await?;
@@ -70,7 +70,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
 
 /// Returns the missing or outdated services of a lease. Returns `None` if all services are available.
 async fn missing_of(
-    tenant: &Tenant,
+    tenant: &TenantClient,
     lease: &LeaseId,
     version: Option<&str>,
 ) -> anyhow::Result<Option<String>> {

@@ -4,12 +4,12 @@ use crate::on_a_chain::Node;
 use crate::stage::{PRICES, Stage};
 use crate::{CreatedObjects, make};
 use serde_json::{Value, json};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 const NAME: &str = "doctor-test";
 const UNLABELED: &str = "doctor-unlabeled";
 
-fn kubeconfig(stage: &Stage, cluster: &Cluster, account: &str) -> String {
+fn kubeconfig(stage: &Stage, cluster: &Testbed, account: &str) -> String {
     let token = cluster
         .kubectl(&["create", "token", account, "--namespace=default"])
         .unwrap();
@@ -82,7 +82,7 @@ fn is_not_offered(report: &Value) -> bool {
 
 #[test]
 fn missing_rights_classes_and_labels_are_reported_until_they_exist() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _shared = cluster.shared().unwrap();
@@ -137,7 +137,7 @@ const GPU_NODE: &str = "doctor-gpu";
 const GPU_LABEL: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 
 /// Runs the command that a remedy contains.
-fn follow(cluster: &Cluster, remedy: &str) {
+fn follow(cluster: &Testbed, remedy: &str) {
     let command = remedy.split('`').nth(1).unwrap().replace("=COUNT", "=2");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     cluster.kubectl(&words).unwrap();
@@ -145,7 +145,7 @@ fn follow(cluster: &Cluster, remedy: &str) {
 
 #[test]
 fn resources_without_labels_are_offered_after_their_remedies() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _shared = cluster.shared().unwrap();
@@ -209,7 +209,7 @@ fn resources_without_labels_are_offered_after_their_remedies() {
 
 #[test]
 fn address_pools_and_operators_are_reported_until_they_exist() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _shared = cluster.shared().unwrap();
@@ -262,7 +262,7 @@ fn lease_role(verbs: &[&str]) -> Value {
 #[test]
 fn missing_right_in_a_lease_is_reported_until_it_is_granted() {
     // The leases of other tests lack the same rights.
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     super::empty(&cluster);

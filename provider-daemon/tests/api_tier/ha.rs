@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 /// Default name of the election Lease.
 const NAME: &str = "akash-provider";
@@ -30,7 +30,7 @@ fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
     stage.provider(&format!("{name}-{start}"), &words)
 }
 
-fn lease(cluster: &Cluster) -> Value {
+fn lease(cluster: &Testbed) -> Value {
     let words = [
         "get",
         "leases.coordination.k8s.io",
@@ -52,7 +52,7 @@ fn stood_by(one: &Running) -> usize {
 
 /// Changes the holder in the Lease, and then deletes the Lease. Asserts that the leader steps down, and leads
 /// again in a higher term.
-fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
+fn spoiled_and_led_again(cluster: &Testbed, leader: &Running) {
     // The edited record names another holder, so the leader steps down at once. No process renews the record, so the leader leads again later.
     let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
     let patch = [
@@ -92,7 +92,7 @@ fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
 
 #[test]
 fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_its_record() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let mut stage = Stage::new("api-tier-ha", true);
@@ -175,7 +175,7 @@ pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
 #[test]
 fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     const KEY: &str = "{akash-provider}:election:two-clusters";
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some(cluster) = Testbed::from_env(Tier::Api).unwrap() else {
         return;
     };
     let _alone = cluster.exclusive().unwrap();

@@ -36,7 +36,7 @@ use room::{Sent, To};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Component, Tier};
+use testbed::{Component, Testbed, Tier};
 pub(crate) use world::World;
 
 /// Default name of the election Lease.
@@ -298,7 +298,7 @@ fn close_all(stage: &Stage, all: &[Deployment]) {
 
 #[test]
 fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered_once() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let (count, seed) = (setting("HA_HAND_OVERS", 5), setting("HA_SEED", 1));

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 /// Number of concurrent manifest requests of the tenant.
 const AT_ONCE: usize = 4;
@@ -125,7 +125,7 @@ fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
 
 #[test]
 fn figures_of_takeovers_and_of_leases() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let numbers = Numbers::read();

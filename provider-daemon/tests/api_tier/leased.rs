@@ -8,7 +8,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl;
 use akash_provider_core::types::{Address, Coin, DeploymentId};
 use serde_json::json;
-use testbed::Cluster;
+use testbed::Testbed;
 
 const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 const DSEQ: &str = "9";
@@ -44,7 +44,7 @@ deployment:
 "#;
 /// Running provider with a tenant.
 pub(crate) struct Leased<'a> {
-    pub(crate) cluster: &'a Cluster,
+    pub(crate) cluster: &'a Testbed,
     pub(crate) stage: &'a Stage,
     pub(crate) provider: &'a Running,
     pub(crate) url: String,

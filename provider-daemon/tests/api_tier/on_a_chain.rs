@@ -7,13 +7,13 @@ use nix::sys::signal::Signal;
 use provider_daemon::state::State;
 use serde_json::{Value, json};
 use std::time::Duration;
-use testbed::{Cluster, Component, Tier, free_port};
+use testbed::{Component, Testbed, Tier, free_port};
 
 /// Node with capacity. Dropping the value deletes the node.
-pub(crate) struct Node<'a>(&'a Cluster, &'static str);
+pub(crate) struct Node<'a>(&'a Testbed, &'static str);
 
 impl<'a> Node<'a> {
-    pub(crate) fn new(cluster: &'a Cluster, name: &'static str) -> Self {
+    pub(crate) fn new(cluster: &'a Testbed, name: &'static str) -> Self {
         let node = Self(cluster, name);
         let object = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -75,13 +75,13 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
 }
 
 /// Namespace with the labels of a lease, and one event. Dropping the value deletes both.
-struct StoredEvent<'a>(&'a Cluster);
+struct StoredEvent<'a>(&'a Testbed);
 
 impl<'a> StoredEvent<'a> {
     /// Name with the length and characters of a lease namespace.
     const NAMESPACE: &'static str = "happenedhappenedhappenedhappenedhappenedhappe";
 
-    fn new(cluster: &'a Cluster) -> Self {
+    fn new(cluster: &'a Testbed) -> Self {
         let namespace = Self::NAMESPACE;
         let place = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         let event = json!({
@@ -122,7 +122,7 @@ impl Drop for StoredEvent<'_> {
 
 #[test]
 fn provider_waits_for_cluster_and_bids_with_its_capacity() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let mut stage = Stage::new("api-tier", true);
@@ -233,7 +233,7 @@ fn check_metrics(port: u16, provider: &Running, status: &Value) {
 
 #[test]
 fn provider_labels_nodes_by_configured_rules() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let mut stage = Stage::new("labels", true);

@@ -5,7 +5,7 @@ use crate::stage::{Running, Stage, until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use testbed::Cluster;
+use testbed::Testbed;
 
 /// ServiceAccount of the requests in the audit log.
 const ACCOUNT: &str = "logged";
@@ -139,7 +139,7 @@ impl Request {
 /// Account of a provider. The API server logs the requests of this account. Dropping the value deletes the
 /// account and all leases.
 pub(crate) struct LoggedAccount<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a Testbed,
     /// Path of a kubeconfig with a token of the account.
     pub(crate) kubeconfig: PathBuf,
     /// Length of the audit log at the start, in bytes.
@@ -147,7 +147,7 @@ pub(crate) struct LoggedAccount<'a> {
 }
 
 impl<'a> LoggedAccount<'a> {
-    pub(crate) fn new(cluster: &'a Cluster, stage: &Stage) -> Self {
+    pub(crate) fn new(cluster: &'a Testbed, stage: &Stage) -> Self {
         let account = Self {
             cluster,
             kubeconfig: stage.path("kubeconfig-logged"),

@@ -4,8 +4,8 @@
 use crate::{CreatedObjects, PATIENCE, make};
 use akash_provider_core::inventory::{InventorySource, Metrics, NodeMetrics, Pair};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
-use akash_provider_k8s::inventory::{KubeInventory, Options};
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
+use akash_provider_k8s::settings::KubeSettings;
 use futures::StreamExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 const NODE: &str = "served-one";
 const CLASS: &str = "served-beta2";
@@ -32,7 +32,7 @@ impl Drop for OperatorProcess {
 }
 
 impl OperatorProcess {
-    fn new(cluster: &Cluster) -> Self {
+    fn new(cluster: &Testbed) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args([
                 "operator",
@@ -145,7 +145,7 @@ fn class() -> Value {
 }
 
 /// Marks the node as ready. Adds two GPUs, and the label with the GPU model.
-fn ready(cluster: &Cluster) {
+fn ready(cluster: &Testbed) {
     let room = json!({
         "cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50", "nvidia.com/gpu": "2",
     });
@@ -167,7 +167,7 @@ fn ready(cluster: &Cluster) {
     cluster.kubectl(&args).unwrap();
 }
 
-fn record(lease: &LeaseId, settings: &Settings) -> Value {
+fn record(lease: &LeaseId, settings: &KubeSettings) -> Value {
     let parts = json!({
         "owner": lease.owner().to_string(), "dseq": "77", "gseq": 1, "oseq": 1, "provider": lease.provider.to_string(),
     });
@@ -187,7 +187,7 @@ fn namespace(name: &str) -> Value {
 }
 
 /// Waits until the namespace of each pod has a default ServiceAccount, and then creates the pods.
-fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
+fn pods<'a>(cluster: &'a Testbed, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());
         let started = Instant::now();
@@ -205,7 +205,7 @@ fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
 /// Waits until the inventories of operator and provider meet a condition.
 async fn until(
     what: &str,
-    cluster: &Cluster,
+    cluster: &Testbed,
     operator: &OperatorProcess,
     inventory: &KubeInventory,
     is_it: impl Fn(&Value, &Metrics) -> bool,
@@ -230,12 +230,12 @@ async fn until(
     }
 }
 
-async fn compare(cluster: &Cluster, operator: &OperatorProcess) {
+async fn compare(cluster: &Testbed, operator: &OperatorProcess) {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let client = Client::try_from(config.unwrap()).unwrap();
-    let settings = Settings::new(Address::from_bytes(&[8; 20]).unwrap());
-    let inventory = KubeInventory::start(&client, &settings, &Options::default());
+    let settings = KubeSettings::new(Address::from_bytes(&[8; 20]).unwrap());
+    let inventory = KubeInventory::start(&client, &settings, &CapacityOptions::default());
     let counted = |metrics: &Metrics| metrics.nodes.iter().find(|node| node.name == NODE).cloned();
     let same = |cluster: &Value, metrics: &Metrics, own: [u64; 3]| {
         counted(metrics).is_some_and(|counted| agree(cluster, &counted, own))
@@ -287,7 +287,7 @@ async fn compare(cluster: &Cluster, operator: &OperatorProcess) {
 
 #[test]
 fn served_inventory_equals_count_of_provider_except_own_leases() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let labels =

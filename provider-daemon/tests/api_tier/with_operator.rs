@@ -12,7 +12,7 @@ use akash_provider_core::types::{Attribute, Msg};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
-use testbed::{Cluster, Tier, free_port};
+use testbed::{Testbed, Tier, free_port};
 
 /// Actions of the Go provider that this provider counts for the lease. The other actions are for HTTPRoutes, which the
 /// operator writes instead of Ingresses with `--ingress-mode gateway-api`, and for reads of accounts, roles and their
@@ -68,7 +68,7 @@ const ACTIONS: [&str; 47] = [
 ];
 
 /// Returns the holder in the election Lease of the hostname operators.
-fn holder(cluster: &Cluster) -> String {
+fn holder(cluster: &Testbed) -> String {
     let path = "jsonpath={.spec.holderIdentity}";
     let lease = [
         "get",
@@ -125,7 +125,7 @@ fn start(stage: &Stage, kubeconfig: &str, port: u16) -> Running {
 }
 
 /// Checks that the operator leads.
-fn check_operator(stage: &Stage, cluster: &Cluster) {
+fn check_operator(stage: &Stage, cluster: &Testbed) {
     let works = || {
         let status = operator(stage, "hostname");
         status["is_ready"] == true && status["election"]["is_leader"] == true
@@ -143,7 +143,7 @@ fn check_operator(stage: &Stage, cluster: &Cluster) {
 
 #[test]
 fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let mut stage = Stage::new("operators", true);

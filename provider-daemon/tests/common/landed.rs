@@ -1,6 +1,6 @@
 //! Transactions in the blocks of a development network.
 
-use akash_provider_chain::Limits;
+use akash_provider_chain::EndpointLimits;
 use akash_provider_chain::convert::from_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::{TxBody, TxRaw};
@@ -19,7 +19,7 @@ pub(crate) struct LandedTx {
 
 /// Returns all transactions in the blocks up to `last`.
 pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<LandedTx> {
-    let endpoints = Endpoints::new(&[rpc_url], chain_id, Limits::default()).unwrap();
+    let endpoints = Endpoints::new(&[rpc_url], chain_id, EndpointLimits::default()).unwrap();
     let mut all = Vec::new();
     for height in 2..=last {
         let params = json!({"height": height.to_string()});

@@ -2,7 +2,7 @@
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Limits, Reader};
+use akash_provider_chain::{EndpointLimits, Reader};
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
 use akash_provider_core::types::{
     BidId, Coin, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, ProviderInfo, ProviderRecord,
@@ -206,7 +206,7 @@ async fn tenant_commands_order_accept_pay_update_and_close() {
     let keys = Keys::open(Some(&home)).unwrap();
     let us = keys.private_key("provider").unwrap();
     assert_eq!(served.about["accounts"]["provider"], us.address().as_str());
-    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
+    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", EndpointLimits::default()).unwrap());
     let provider = Wallet::new(Arc::new(reader.clone()), us);
     register(&provider).await;
 
@@ -244,7 +244,7 @@ async fn tenant_commands_order_accept_pay_update_and_close() {
 
     // The chain continues at its previous state.
     let served = Served::start(&home, &state);
-    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
+    let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", EndpointLimits::default()).unwrap());
     let lease = reader.lease(&bid).await.unwrap().value.unwrap().lease;
     assert_eq!(lease.state, LeaseState::Active);
     served.tenant(&home, &["close", "7"]);

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use testbed::Cluster;
+use testbed::Testbed;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_provider-daemon");
 const IMAGE: &str = "localhost/looked-at:1";
@@ -71,7 +71,7 @@ fn machine_is_discovered_by_program_in_a_pod() {
         .unwrap();
 }
 
-fn devices(testbed: &Cluster, node: &str, count: &Value) {
+fn devices(testbed: &Testbed, node: &str, count: &Value) {
     let amounts = json!({"nvidia.com/gpu": count});
     let patch = json!({"status": {"capacity": amounts, "allocatable": amounts}}).to_string();
     let words = [
@@ -87,7 +87,7 @@ fn devices(testbed: &Cluster, node: &str, count: &Value) {
 }
 
 /// Loads an image with this program into the node.
-fn load(testbed: &Cluster, folder: &Path) {
+fn load(testbed: &Testbed, folder: &Path) {
     let (root, save) = (folder.join("root"), folder.join("save"));
     std::fs::create_dir_all(root.join("usr/bin")).unwrap();
     std::fs::create_dir_all(root.join("tmp")).unwrap();
@@ -157,7 +157,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn start(testbed: &Cluster, folder: &Path) -> Self {
+    fn start(testbed: &Testbed, folder: &Path) -> Self {
         let list = folder.join("gpus.json");
         let models = json!({"10de": {"devices": {"20b5": {"name": "a100", "memory_size": "80Gi"}}}});
         std::fs::write(&list, models.to_string()).unwrap();

@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Hold, Tier};
+use testbed::{ClusterLock, Testbed, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
@@ -36,16 +36,16 @@ const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true
 
 /// Cluster to which no other test has access.
 pub(crate) struct Stage {
-    pub(crate) testbed: Cluster,
-    _alone: Hold,
+    pub(crate) testbed: Testbed,
+    _alone: ClusterLock,
 }
 
 /// Embedded market of `dev`, and a provider with leases on the test cluster.
 pub(crate) struct MarketFixture {
-    pub(crate) testbed: Cluster,
+    pub(crate) testbed: Testbed,
     pub(crate) world: Arc<World>,
     shutdown: CancellationToken,
-    _alone: Hold,
+    _alone: ClusterLock,
 }
 
 /// Returns the number in the environment variable `name`, or `small` if the variable is not set.
@@ -63,7 +63,7 @@ pub(crate) fn outage() -> Duration {
 impl Stage {
     /// Takes exclusive access to a cluster and deletes its leases; `None` without a cluster.
     pub(crate) fn take() -> Option<Self> {
-        let (testbed, alone) = Cluster::exclusive_from_env(Tier::Node).unwrap()?;
+        let (testbed, alone) = Testbed::exclusive_from_env(Tier::Node).unwrap()?;
         let stage = Self {
             testbed,
             _alone: alone,

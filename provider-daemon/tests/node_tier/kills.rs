@@ -5,7 +5,7 @@ use crate::fixture::{Stage, closed_by_tenants, eventually, number};
 use crate::tenant::web;
 use akash_provider_core::cluster::Health;
 use provider_daemon::args::Output;
-use provider_daemon::dev::{StateFile, World};
+use provider_daemon::dev::{MarketFile, World};
 use provider_daemon::printer::Printer;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -56,7 +56,7 @@ fn kills_at_any_time_do_not_change_the_result() {
             "",
             "records that are left"
         );
-        closed_by_tenants(&StateFile::open(&state).unwrap().market().unwrap());
+        closed_by_tenants(&MarketFile::open(&state).unwrap().market().unwrap());
     }
     println!("killed {killed} times in {lives} leases, seed {seed}: no object of a lease remains");
 }

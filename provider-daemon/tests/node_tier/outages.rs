@@ -8,7 +8,7 @@ use akash_provider_core::manifest::Manifest;
 use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Component};
+use testbed::{Component, Testbed};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
@@ -104,7 +104,7 @@ async fn while_paused(
 
 /// Stopped component, restored for the next test when the value is dropped.
 struct StoppedComponent<'a> {
-    testbed: &'a Cluster,
+    testbed: &'a Testbed,
     part: Option<Component>,
 }
 

@@ -1,7 +1,7 @@
 //! HTTP control endpoint: `GET` and `PUT /faults`, `POST /cut`, `GET /stats`.
 
-use crate::faults::{Faults, Shared};
-use crate::{Pipe, Proxy, serve};
+use crate::faults::{Faults, ProxyFaults};
+use crate::{Proxy, TlsProxy, serve};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -29,12 +29,16 @@ impl Control {
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
-    pub async fn start_at(listen: SocketAddr, proxies: &[&Proxy], pipes: &[&Pipe]) -> std::io::Result<Self> {
+    pub async fn start_at(
+        listen: SocketAddr,
+        proxies: &[&Proxy],
+        pipes: &[&TlsProxy],
+    ) -> std::io::Result<Self> {
         let proxies = proxies.iter().map(|proxy| Arc::clone(&proxy.shared));
         let pipes = pipes.iter().map(|pipe| Arc::clone(&pipe.shared));
-        let all: Arc<[Arc<Shared>]> = proxies.chain(pipes).collect();
+        let all: Arc<[Arc<ProxyFaults>]> = proxies.chain(pipes).collect();
         // The control endpoint itself has no faults.
-        let own = Arc::new(Shared::new("", 0));
+        let own = Arc::new(ProxyFaults::new("", 0));
         let (address, ends) = serve(listen, &own, move |_, stream| {
             connection(Arc::clone(&all), stream)
         })
@@ -49,7 +53,7 @@ impl Control {
     }
 }
 
-async fn connection(all: Arc<[Arc<Shared>]>, stream: TcpStream) {
+async fn connection(all: Arc<[Arc<ProxyFaults>]>, stream: TcpStream) {
     let service = service_fn(move |request| {
         let all = Arc::clone(&all);
         async move { Ok::<_, Infallible>(answer(&all, request).await) }
@@ -58,7 +62,7 @@ async fn connection(all: Arc<[Arc<Shared>]>, stream: TcpStream) {
     drop(serving.await);
 }
 
-async fn answer(all: &[Arc<Shared>], request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(all: &[Arc<ProxyFaults>], request: Request<Incoming>) -> Response<Full<Bytes>> {
     let text = |status: StatusCode, text: String| {
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = status;

@@ -63,25 +63,25 @@ pub struct Stats {
 }
 
 #[derive(Debug)]
-struct State {
+struct ProxyTraffic {
     stats: Stats,
     dice: ChaCha8Rng,
     cutter: CancellationToken,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProxyFaults {
     pub(crate) upstream: String,
     faults: watch::Sender<Faults>,
-    state: Mutex<State>,
+    state: Mutex<ProxyTraffic>,
 }
 
-impl Shared {
+impl ProxyFaults {
     pub(crate) fn new(upstream: &str, seed: u64) -> Self {
         Self {
             upstream: upstream.to_owned(),
             faults: watch::Sender::new(Faults::default()),
-            state: Mutex::new(State {
+            state: Mutex::new(ProxyTraffic {
                 stats: Stats::default(),
                 dice: ChaCha8Rng::seed_from_u64(seed),
                 cutter: CancellationToken::new(),
@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProxyTraffic> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

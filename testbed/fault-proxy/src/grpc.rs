@@ -3,9 +3,9 @@
 
 mod node_info;
 
-use crate::faults::Shared;
-use crate::http::{Body, cut, refusal, whole};
-use crate::view::{Distance, View, has_height};
+use crate::faults::ProxyFaults;
+use crate::http::{ProxyBody, cut, refusal, whole};
+use crate::view::{BlockRange, Distance, has_height};
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::BodyExt;
@@ -28,11 +28,11 @@ const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
 const NODE: &str = "/cosmos.base.tendermint.";
 const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 
-type Http = Client<HttpConnector, Body>;
+type GrpcClient = Client<HttpConnector, ProxyBody>;
 
 /// Serves a connection until the client or a fault closes it.
-pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
-    let http: Http = Client::builder(TokioExecutor::new())
+pub(crate) async fn connection(shared: Arc<ProxyFaults>, stream: TcpStream) {
+    let http: GrpcClient = Client::builder(TokioExecutor::new())
         .http2_only(true)
         .build_http();
     let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
@@ -44,7 +44,11 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
 
 /// Responds to a request as the simulated node, which can lag and lack old blocks. An error ends only the
 /// stream of this request.
-async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
+async fn answer(
+    shared: Arc<ProxyFaults>,
+    http: GrpcClient,
+    request: Request<Incoming>,
+) -> io::Result<Response<ProxyBody>> {
     shared.thaw().await;
     if shared.faults().refused {
         shared.count(|stats| stats.faults += 1);
@@ -79,10 +83,10 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 /// Changes a request so that the upstream node responds like the simulated node. Returns a response if the
 /// request must not be forwarded.
 async fn apply_view(
-    shared: &Shared,
-    http: &Http,
-    request: &mut Request<Body>,
-) -> io::Result<Option<Response<Body>>> {
+    shared: &ProxyFaults,
+    http: &GrpcClient,
+    request: &mut Request<ProxyBody>,
+) -> io::Result<Option<Response<ProxyBody>>> {
     let path = request.uri().path();
     if let Some(change) = node_info::changed(path, shared.faults()) {
         shared.count(|stats| stats.faults += 1);
@@ -99,10 +103,10 @@ async fn apply_view(
     Ok(view.pin(request.headers_mut()))
 }
 
-impl View {
+impl BlockRange {
     /// Adds the height of the simulated node to a request without a height. Returns an error response for an
     /// unavailable height.
-    fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
+    fn pin(&self, headers: &mut HeaderMap) -> Option<Response<ProxyBody>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.height.into());
             return None;
@@ -117,7 +121,7 @@ impl View {
 }
 
 /// Returns the newest height of the upstream node.
-async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
+async fn newest(shared: &ProxyFaults, http: &GrpcClient) -> io::Result<u64> {
     // Flag without compression, and a message of length 0.
     let mut empty = BytesMut::new();
     empty.put_bytes(0, 5);
@@ -134,7 +138,11 @@ async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
     height.ok_or_else(|| io::Error::other("the response has no height"))
 }
 
-async fn forward(shared: &Shared, http: &Http, request: Request<Body>) -> io::Result<Response<Body>> {
+async fn forward(
+    shared: &ProxyFaults,
+    http: &GrpcClient,
+    request: Request<ProxyBody>,
+) -> io::Result<Response<ProxyBody>> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri = Uri::try_from(format!("http://{}{path}", shared.upstream)).map_err(io::Error::other)?;

@@ -1,7 +1,7 @@
 //! One HTTP connection: JSON-RPC requests, or a websocket.
 
-use crate::faults::Shared;
-use crate::rpc::{self, Http};
+use crate::faults::ProxyFaults;
+use crate::rpc::{self, RpcClient};
 use crate::websocket;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -22,13 +22,13 @@ const BYTES_MAX: usize = 64 << 20;
 
 const FLUSH: Duration = Duration::from_millis(20);
 
-pub(crate) type Body = BoxBody<Bytes, io::Error>;
+pub(crate) type ProxyBody = BoxBody<Bytes, io::Error>;
 
-pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> ProxyBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
-pub(crate) fn refusal() -> Response<Body> {
+pub(crate) fn refusal() -> Response<ProxyBody> {
     let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let mut response = Response::new(whole(page));
     *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -38,8 +38,8 @@ pub(crate) fn refusal() -> Response<Body> {
 }
 
 /// Serves a connection until the client or a fault closes it.
-pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
-    let http: Http = Client::builder(TokioExecutor::new()).build_http();
+pub(crate) async fn connection(shared: Arc<ProxyFaults>, stream: TcpStream) {
+    let http: RpcClient = Client::builder(TokioExecutor::new()).build_http();
     let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
     let serving = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
@@ -48,7 +48,11 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     drop(serving.await);
 }
 
-async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
+async fn answer(
+    shared: Arc<ProxyFaults>,
+    http: RpcClient,
+    request: Request<Incoming>,
+) -> io::Result<Response<ProxyBody>> {
     shared.thaw().await;
     if shared.faults().refused {
         shared.count(|stats| stats.faults += 1);
@@ -80,7 +84,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 }
 
 /// Returns a body that fails after these bytes, so that the connection is closed.
-pub(crate) fn cut(beginning: Bytes) -> Body {
+pub(crate) fn cut(beginning: Bytes) -> ProxyBody {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {
         // The bytes must be sent before the connection is closed.

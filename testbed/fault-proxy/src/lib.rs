@@ -33,9 +33,9 @@ mod websocket;
 pub use control::Control;
 pub use faults::{Faults, Stats};
 pub use lie::Lie;
-pub use pipe::Pipe;
+pub use pipe::TlsProxy;
 
-use faults::Shared;
+use faults::ProxyFaults;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
@@ -49,7 +49,7 @@ const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// the proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyFaults>,
     address: SocketAddr,
     scheme: &'static str,
     _ends: DropGuard,
@@ -69,7 +69,7 @@ impl Proxy {
     /// # Errors
     /// Fails if the address cannot be bound.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(upstream, seed));
+        let shared = Arc::new(ProxyFaults::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, http::connection).await?;
         Ok(Self {
             shared,
@@ -92,7 +92,7 @@ impl Proxy {
     /// # Errors
     /// Fails if the address cannot be bound.
     pub async fn start_grpc_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(upstream, seed));
+        let shared = Arc::new(ProxyFaults::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, grpc::connection).await?;
         Ok(Self {
             shared,
@@ -134,8 +134,8 @@ impl Proxy {
 /// Serves connections until the returned guard is dropped.
 async fn serve<F>(
     listen: SocketAddr,
-    shared: &Arc<Shared>,
-    connection: impl Fn(Arc<Shared>, TcpStream) -> F + Send + 'static,
+    shared: &Arc<ProxyFaults>,
+    connection: impl Fn(Arc<ProxyFaults>, TcpStream) -> F + Send + 'static,
 ) -> std::io::Result<(SocketAddr, DropGuard)>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -152,7 +152,7 @@ where
 /// Accepts connections until `stop` is cancelled. Then all connections end.
 async fn accept<F>(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyFaults>,
     stop: CancellationToken,
     serve: impl Fn(TcpStream) -> F,
 ) where

@@ -2,7 +2,7 @@
 //! front of any node.
 
 use clap::Parser;
-use fault_proxy::{Control, Pipe, Proxy};
+use fault_proxy::{Control, Proxy, TlsProxy};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -60,7 +60,7 @@ async fn run(cli: &Cli) -> std::io::Result<()> {
         proxies.push(proxy);
     }
     for (listen, node) in &cli.tls {
-        let pipe = Pipe::start_at(*listen, node, cli.seed).await?;
+        let pipe = TlsProxy::start_at(*listen, node, cli.seed).await?;
         println!("TLS proxy for node {node} listens on {}", pipe.address());
         pipes.push(pipe);
     }

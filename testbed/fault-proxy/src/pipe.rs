@@ -1,6 +1,6 @@
 //! A proxy that forwards encrypted bytes, and closes, freezes or delays connections.
 
-use crate::faults::{Faults, Shared, Stats};
+use crate::faults::{Faults, ProxyFaults, Stats};
 use crate::{FREE, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ const CHUNK: usize = 16 << 10;
 /// `swallow` and `truncate` are percentages of response chunks. `swallow` closes the connection before a
 /// chunk, `truncate` within a chunk.
 #[derive(Debug)]
-pub struct Pipe {
-    pub(crate) shared: Arc<Shared>,
+pub struct TlsProxy {
+    pub(crate) shared: Arc<ProxyFaults>,
     address: SocketAddr,
     _ends: DropGuard,
 }
 
-impl Pipe {
+impl TlsProxy {
     /// Starts a proxy on loopback for `upstream` (`host:port`).
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Pipe {
     /// # Errors
     /// Fails if the address cannot be bound.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(upstream, seed));
+        let shared = Arc::new(ProxyFaults::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, connection).await?;
         Ok(Self {
             shared,
@@ -68,7 +68,7 @@ impl Pipe {
     }
 }
 
-async fn connection(shared: Arc<Shared>, client: TcpStream) {
+async fn connection(shared: Arc<ProxyFaults>, client: TcpStream) {
     let Ok(node) = TcpStream::connect(&shared.upstream).await else {
         return;
     };
@@ -81,7 +81,7 @@ async fn connection(shared: Arc<Shared>, client: TcpStream) {
 }
 
 async fn copy(
-    shared: &Shared,
+    shared: &ProxyFaults,
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     is_answer: bool,

@@ -1,8 +1,8 @@
 //! JSON-RPC requests, and the responses of nodes that lag or have pruned blocks.
 
-use crate::faults::Shared;
+use crate::faults::ProxyFaults;
 use crate::number::number;
-use crate::view::{Distance, View, has_height};
+use crate::view::{BlockRange, Distance, has_height};
 use bytes::Bytes;
 use http::{Method, Request, Response, header, request};
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,12 +17,12 @@ pub(crate) const UNSUPPORTED: &str = "v9";
 const BYTES_MAX: usize = 64 << 20;
 
 /// Client of the upstream node.
-pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
+pub(crate) type RpcClient = Client<HttpConnector, Full<Bytes>>;
 
 /// Responds to a request as the simulated node. The node can lag, and can lack old blocks.
 pub(crate) async fn answer(
-    shared: &Shared,
-    http: &Http,
+    shared: &ProxyFaults,
+    http: &RpcClient,
     head: &request::Parts,
     body: Bytes,
 ) -> io::Result<Response<Bytes>> {
@@ -66,7 +66,7 @@ pub(crate) async fn answer(
 
 /// Changes the result in a response, if the response has one.
 fn with_result(
-    shared: &Shared,
+    shared: &ProxyFaults,
     mut answer: Response<Bytes>,
     change: impl FnOnce(&mut Value),
 ) -> Response<Bytes> {
@@ -85,8 +85,8 @@ fn with_result(
 
 /// Returns the response that a lagging or pruned node would send.
 async fn apply_view(
-    shared: &Shared,
-    http: &Http,
+    shared: &ProxyFaults,
+    http: &RpcClient,
     head: &request::Parts,
     body: Bytes,
     method: &str,
@@ -111,7 +111,7 @@ async fn apply_view(
 }
 
 /// Applies the active faults to a response about the node.
-fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
+fn changed(shared: &ProxyFaults, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
         "status" => faults.catching_up,
@@ -134,7 +134,7 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
     })
 }
 
-impl View {
+impl BlockRange {
     /// Changes a request so that the upstream node responds like the simulated node. Returns the simulated
     /// node's error, if any.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
@@ -180,7 +180,12 @@ impl View {
 }
 
 /// Returns the status of the upstream node with `height` as the newest block.
-async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> io::Result<Response<Bytes>> {
+async fn older_status(
+    shared: &ProxyFaults,
+    http: &RpcClient,
+    id: &Value,
+    height: u64,
+) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
     let block = ask(shared, http, "block", json!({"height": height.to_string()})).await?;
     status["sync_info"]["latest_block_height"] = height.to_string().into();
@@ -191,7 +196,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> 
 }
 
 /// Sends a request of the proxy itself to the upstream node.
-async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
+async fn ask(shared: &ProxyFaults, http: &RpcClient, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()
         .method(Method::POST)
@@ -207,8 +212,8 @@ async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::R
 }
 
 async fn forward(
-    shared: &Shared,
-    http: &Http,
+    shared: &ProxyFaults,
+    http: &RpcClient,
     head: &request::Parts,
     body: Bytes,
 ) -> io::Result<Response<Bytes>> {

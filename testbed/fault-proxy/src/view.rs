@@ -1,6 +1,6 @@
 //! State of the node that gets a request. The node may lag, and may have removed old states.
 
-use crate::faults::Shared;
+use crate::faults::ProxyFaults;
 
 /// Path prefixes of queries that cannot have a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
@@ -19,14 +19,14 @@ pub(crate) struct Distance {
 
 impl Distance {
     /// Returns the simulated lag and retention for the next request, or `None` if both are 0.
-    pub(crate) fn from_shared(shared: &Shared) -> Option<Self> {
+    pub(crate) fn from_shared(shared: &ProxyFaults) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }
 
     /// Returns the block range of the node; `newest` is the chain's newest block.
-    pub(crate) fn at(self, newest: u64) -> View {
-        View {
+    pub(crate) fn at(self, newest: u64) -> BlockRange {
+        BlockRange {
             height: newest.saturating_sub(self.behind).max(1),
             oldest: if self.keep > 0 {
                 newest.saturating_sub(self.keep)
@@ -39,14 +39,14 @@ impl Distance {
 
 /// Range of blocks that a node has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct BlockRange {
     /// Newest block.
     pub(crate) height: u64,
     /// Oldest retained block; 0 if all blocks are retained.
     pub(crate) oldest: u64,
 }
 
-impl View {
+impl BlockRange {
     /// Returns the error for a query at an unavailable height: code, name and text.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
         if asked > self.height {

@@ -1,6 +1,6 @@
 //! A websocket with pushed blocks, which may be lost, repeated or delayed.
 
-use crate::faults::Shared;
+use crate::faults::ProxyFaults;
 use futures::{SinkExt, StreamExt};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 const NEW_BLOCK: &str = "tendermint/event/NewBlock\"";
 
 /// Accepts the websocket of a client, and opens one to the node.
-pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io::Result<Response<()>> {
+pub(crate) fn upgrade(shared: Arc<ProxyFaults>, mut request: Request<Incoming>) -> io::Result<Response<()>> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let key = key.ok_or_else(|| io::Error::other("no websocket key"))?;
     let accept = derive_accept_key(key.as_bytes());
@@ -43,7 +43,7 @@ pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io
 }
 
 /// Forwards messages in both directions until a side or a fault closes the connection.
-async fn pass<S>(shared: &Shared, client: WebSocketStream<S>, path: &str)
+async fn pass<S>(shared: &ProxyFaults, client: WebSocketStream<S>, path: &str)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -99,7 +99,7 @@ where
 /// Pushes a block to the client, unless the fault `lose_events` drops the block. With the fault
 /// `repeat_events`, a block is pushed again after the next block.
 async fn push<S>(
-    shared: &Shared,
+    shared: &ProxyFaults,
     to_client: &mut S,
     block: Message,
     again: &mut Option<Message>,

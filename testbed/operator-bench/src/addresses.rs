@@ -3,11 +3,11 @@
 use crate::hostnames::{LEASES, lease, make_leases};
 use crate::lease::settings;
 use crate::load::each;
-use crate::program::{Program, is_in_step};
-use crate::{Bench, Failed, Operator, RECORDS, print};
+use crate::program::{MeasuredProcess, is_in_step};
+use crate::{Bench, Failed, MeasuredOperator, RECORDS, print};
 use serde_json::json;
 
-pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
+pub(crate) async fn measure(bench: &Bench) -> Result<(MeasuredOperator<'_>, MeasuredProcess), Failed> {
     make_leases(&bench.server.admin).await?;
     each(LEASES, |number| declare(bench, number)).await?;
     let provider = settings(1)?.provider.to_string();

@@ -3,8 +3,8 @@
 
 use crate::lease::{deployment, settings};
 use crate::load::each;
-use crate::program::{Program, is_in_step};
-use crate::{Bench, Failed, Operator, RECORDS, percentile, pick, print};
+use crate::program::{MeasuredProcess, is_in_step};
+use crate::{Bench, Failed, MeasuredOperator, RECORDS, percentile, pick, print};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
@@ -29,7 +29,7 @@ const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const STATUS: &str = "/status?limit=1";
 
-pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
+pub(crate) async fn measure(bench: &Bench) -> Result<(MeasuredOperator<'_>, MeasuredProcess), Failed> {
     let admin = &bench.server.admin;
     make_leases(admin).await?;
     each(LEASES * NAMES, |number| declare(bench, number)).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
 }
 
 /// Measures the time from a change of a hostname record until a watch reports the changed route.
-async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
+async fn changes(operator: &MeasuredOperator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
         admin.clone(),

@@ -1,8 +1,8 @@
 //! Benchmark of the inventory operator with five thousand nodes and fifty thousand pods.
 
 use crate::load::{Load, each, node_name};
-use crate::program::Program;
-use crate::{Bench, Failed, Operator, percentile, pick, print};
+use crate::program::MeasuredProcess;
+use crate::{Bench, Failed, MeasuredOperator, percentile, pick, print};
 use akash_provider_chain::proto::akash::inventory::v1::{Cluster, Node as Shown};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
@@ -33,7 +33,7 @@ const LIST: &str = r#"{
     "1002": {"name": "amd", "devices": {"740f": {"name": "mi210", "interface": "PCIe", "memory_size": "64Gi"}}}
 }"#;
 
-pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
+pub(crate) async fn measure(bench: &Bench) -> Result<(MeasuredOperator<'_>, MeasuredProcess), Failed> {
     let admin = &bench.server.admin;
     LOAD.fill(admin, with_devices).await?;
     let list = bench.args.scratch.join("gpus.json");
@@ -118,7 +118,7 @@ fn is_labelled(status: &Value) -> bool {
         })
 }
 
-async fn subscribe(program: &Program) -> Result<Streaming<Cluster>, Failed> {
+async fn subscribe(program: &MeasuredProcess) -> Result<Streaming<Cluster>, Failed> {
     let url = program.grpc.clone().ok_or("the operator has no gRPC endpoint")?;
     let channel = Endpoint::from_shared(url)?.connect().await?;
     let mut client = tonic::client::Grpc::new(channel);
@@ -174,7 +174,7 @@ fn cpus(node: &Shown) -> Option<&str> {
 
 /// Measures the operator's CPU time per pod change, in microseconds. Every fourth pod ends, and the others
 /// change without effect on capacity.
-async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
+async fn events(admin: &Client, program: &MeasuredProcess, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());
     each(EVENTS, |number| change(admin, first + number)).await?;

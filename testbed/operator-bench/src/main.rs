@@ -21,7 +21,7 @@ mod program;
 
 use clap::Parser;
 use counted::{Account, Server};
-use program::Program;
+use program::MeasuredProcess;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,7 +75,7 @@ struct Bench {
 }
 
 /// Operator to measure, with its ServiceAccount and flags.
-struct Operator<'a> {
+struct MeasuredOperator<'a> {
     bench: &'a Bench,
     name: &'static str,
     account: Account,
@@ -99,7 +99,7 @@ async fn measure(args: Args) -> Result<(), Failed> {
     }
     server.apply(&RIGHTS).await?;
     let bench = Bench { args, server };
-    let mut running: Vec<(Operator<'_>, Program)> = Vec::new();
+    let mut running: Vec<(MeasuredOperator<'_>, MeasuredProcess)> = Vec::new();
     if bench.is_wanted("hostname") {
         running.push(hostnames::measure(&bench).await?);
     }
@@ -120,7 +120,7 @@ async fn measure(args: Args) -> Result<(), Failed> {
 
 /// For each idle operator, prints the requests per minute and the CPU time per minute. Lease renewals and
 /// watch restarts are not counted.
-async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
+async fn rest(running: &[(MeasuredOperator<'_>, MeasuredProcess)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;
     let mut before = Vec::new();
@@ -155,10 +155,10 @@ impl Bench {
         name: &'static str,
         namespace: &str,
         flags: &[&str],
-    ) -> Result<Operator<'_>, Failed> {
+    ) -> Result<MeasuredOperator<'_>, Failed> {
         let account = format!("akash-operator-{name}");
         let account = self.server.account(namespace, &account).await?;
-        Ok(Operator {
+        Ok(MeasuredOperator {
             bench: self,
             name,
             account,
@@ -167,12 +167,12 @@ impl Bench {
     }
 }
 
-impl Operator<'_> {
-    async fn start(&self, more: &[&str]) -> Result<Program, Failed> {
+impl MeasuredOperator<'_> {
+    async fn start(&self, more: &[&str]) -> Result<MeasuredProcess, Failed> {
         let kubeconfig = self.bench.args.scratch.join(format!("{}.kubeconfig", self.name));
         std::fs::write(&kubeconfig, self.account.kubeconfig.to_string())?;
         let flags = self.flags.iter().map(String::as_str).chain(more.iter().copied());
-        Program::start(&self.bench.args.program, self.name, &kubeconfig, flags).await
+        MeasuredProcess::start(&self.bench.args.program, self.name, &kubeconfig, flags).await
     }
 }
 

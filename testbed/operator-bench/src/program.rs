@@ -19,7 +19,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running operator, killed when dropped.
-pub(crate) struct Program {
+pub(crate) struct MeasuredProcess {
     child: Child,
     pub(crate) began: Instant,
     rest: SocketAddr,
@@ -29,13 +29,13 @@ pub(crate) struct Program {
 
 /// Resident memory, in MiB.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Memory {
+pub(crate) struct ResidentMemory {
     pub(crate) now: f64,
     /// Peak value.
     pub(crate) peak: f64,
 }
 
-impl Program {
+impl MeasuredProcess {
     /// Starts the operator and waits until its HTTP endpoint listens.
     pub(crate) async fn start<'a>(
         program: &Path,
@@ -107,14 +107,14 @@ impl Program {
         }
     }
 
-    pub(crate) fn memory(&self) -> Result<Memory, Failed> {
+    pub(crate) fn memory(&self) -> Result<ResidentMemory, Failed> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
         let mib = |field: &str| -> Result<f64, Failed> {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             let kib = line.and_then(|line| line.split_whitespace().next());
             Ok(kib.ok_or("no memory")?.parse::<f64>()? / 1024.0)
         };
-        Ok(Memory {
+        Ok(ResidentMemory {
             now: mib("VmRSS:")?,
             peak: mib("VmHWM:")?,
         })

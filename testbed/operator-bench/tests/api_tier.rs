@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use testbed::{Cluster, Component, Tier};
+use testbed::{Component, Testbed, Tier};
 
 const PARTS: [&str; 3] = ["hostname", "ip", "inventory"];
 
@@ -16,7 +16,7 @@ const LEFT: [&[&str]; 5] = [
 ];
 
 /// Cluster without a running controller manager, so that only the benchmark creates objects.
-struct Paused<'a>(&'a Cluster);
+struct Paused<'a>(&'a Testbed);
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
@@ -29,7 +29,7 @@ impl Drop for Paused<'_> {
 
 #[test]
 fn the_operators_are_measured_in_a_small_form() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     cluster.pause(Component::ControllerManager).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{eventually, holds};
-use crate::cluster::Cluster;
+use crate::cluster::Testbed;
 use crate::command::Run;
 use crate::component::Component;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Node port of the Service in `manifests/check.yaml`.
 const NODE_PORT: u16 = 30080;
 
-pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
+pub(super) fn check(cluster: &Testbed, results: &mut Vec<String>) -> Result<()> {
     let ready = [
         "rollout",
         "status",
@@ -48,7 +48,7 @@ pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> 
     Ok(())
 }
 
-fn enters(cluster: &Cluster) -> Result<()> {
+fn enters(cluster: &Testbed) -> Result<()> {
     let exec = |script: &str| {
         Run::new(cluster.program("kubectl"))
             .args(["--kubeconfig", &cluster.kubeconfig().display().to_string()])
@@ -79,7 +79,7 @@ fn enters(cluster: &Cluster) -> Result<()> {
 }
 
 /// Checks that a claim gets a volume, and that data on the volume survives the end of a pod.
-fn keeps(cluster: &Cluster) -> Result<()> {
+fn keeps(cluster: &Testbed) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {
             "volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}],
@@ -119,7 +119,7 @@ fn keeps(cluster: &Cluster) -> Result<()> {
 }
 
 /// Checks that pods survive a restart of the kubelet and of containerd.
-fn survives(cluster: &Cluster) -> Result<()> {
+fn survives(cluster: &Testbed) -> Result<()> {
     let pod = || {
         field(
             cluster,
@@ -160,7 +160,7 @@ fn survives(cluster: &Cluster) -> Result<()> {
     )))
 }
 
-fn field(cluster: &Cluster, kind: &str, path: &str) -> Result<String> {
+fn field(cluster: &Testbed, kind: &str, path: &str) -> Result<String> {
     let output = format!("jsonpath={path}");
     let ours = ["--namespace", "check", "--selector", "app=web"];
     cluster.kubectl(&[&["get", kind, "--output", &output], &ours[..]].concat())

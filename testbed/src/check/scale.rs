@@ -1,13 +1,13 @@
 //! Self-test of simulated nodes: nodes become ready, and their pods run.
 
 use super::{eventually, holds};
-use crate::cluster::Cluster;
+use crate::cluster::Testbed;
 use crate::error::Result;
 
 /// Number of simulated nodes.
 const NODES: usize = 100;
 
-pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
+pub(super) fn check(cluster: &Testbed, results: &mut Vec<String>) -> Result<()> {
     let nodes: String = (0..NODES).map(node).collect();
     cluster.kubectl_input(&["create", "-f", "-"], &nodes)?;
     cluster.kubectl(&[

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Cluster, Hold};
+use super::{ClusterLock, Testbed};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
@@ -12,7 +12,7 @@ const VARIABLE: &str = "AKASH_TESTBED_DIR";
 /// Interval between two searches for an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Cluster {
+impl Testbed {
     /// Returns the cluster of `AKASH_TESTBED_DIR`, or a cluster of this checkout. Without a suitable cluster,
     /// prints `skipped: ` with the reason and returns `None`. Waits while another test has exclusive access.
     ///
@@ -41,7 +41,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Returns the errors of [`Self::from_env`]. Also fails if a state folder cannot be written.
-    pub fn exclusive_from_env(wanted: Tier) -> Result<Option<(Self, Hold)>> {
+    pub fn exclusive_from_env(wanted: Tier) -> Result<Option<(Self, ClusterLock)>> {
         let dirs = dirs();
         if dirs.len() < 2 {
             let Some(cluster) = Self::from_env(wanted)? else {
@@ -70,21 +70,21 @@ fn dirs() -> Vec<PathBuf> {
 }
 
 /// Returns true if the cluster is healthy and not being removed.
-fn is_healthy(cluster: &Cluster) -> bool {
+fn is_healthy(cluster: &Testbed) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();
     hold.is_ok() && well
 }
 
-fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
+fn named(dir: &Path, wanted: Tier) -> Result<Testbed> {
     let cluster = of_tier(dir, wanted)?;
     // Wait for a test with exclusive access, which restores the cluster before it ends.
     let _together = cluster.shared()?;
     well(dir, cluster)
 }
 
-fn of_tier(dir: &Path, wanted: Tier) -> Result<Cluster> {
-    let cluster = Cluster::at(dir)?.ok_or_else(|| error_at(dir, "no cluster was started in this folder"))?;
+fn of_tier(dir: &Path, wanted: Tier) -> Result<Testbed> {
+    let cluster = Testbed::at(dir)?.ok_or_else(|| error_at(dir, "no cluster was started in this folder"))?;
     if cluster.tier().holds(wanted) {
         return Ok(cluster);
     }
@@ -92,7 +92,7 @@ fn of_tier(dir: &Path, wanted: Tier) -> Result<Cluster> {
     Err(error_at(dir, &what))
 }
 
-fn well(dir: &Path, cluster: Cluster) -> Result<Cluster> {
+fn well(dir: &Path, cluster: Testbed) -> Result<Testbed> {
     let status = cluster.status();
     if status.is_healthy() {
         return Ok(cluster);

@@ -3,22 +3,22 @@
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 
-use super::Cluster;
+use super::Testbed;
 use crate::error::{Error, Result};
 
 /// Lock for shared or exclusive access to a cluster, released when the value is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock is held until the file is dropped"]
-pub struct Hold {
+pub struct ClusterLock {
     _file: File,
 }
 
-impl Cluster {
+impl Testbed {
     /// Waits until no test has exclusive access, and returns a lock with shared access.
     ///
     /// # Errors
     /// Fails if the state folder cannot be written.
-    pub fn shared(&self) -> Result<Hold> {
+    pub fn shared(&self) -> Result<ClusterLock> {
         self.hold(File::lock_shared)
     }
 
@@ -26,24 +26,24 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if the state folder cannot be written.
-    pub fn exclusive(&self) -> Result<Hold> {
+    pub fn exclusive(&self) -> Result<ClusterLock> {
         self.hold(File::lock)
     }
 
     /// Returns a lock for exclusive access, or `None` if another test has a lock.
-    pub(super) fn try_exclusive(&self) -> Result<Option<Hold>> {
+    pub(super) fn try_exclusive(&self) -> Result<Option<ClusterLock>> {
         let (path, file) = self.lock_file()?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Hold { _file: file })),
+            Ok(()) => Ok(Some(ClusterLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(Error::at(&path, error)),
         }
     }
 
-    fn hold(&self, lock: impl FnOnce(&File) -> std::io::Result<()>) -> Result<Hold> {
+    fn hold(&self, lock: impl FnOnce(&File) -> std::io::Result<()>) -> Result<ClusterLock> {
         let (path, file) = self.lock_file()?;
         lock(&file).map_err(|error| Error::at(&path, error))?;
-        Ok(Hold { _file: file })
+        Ok(ClusterLock { _file: file })
     }
 
     /// Opens the lock file with a separate handle, because locks on one handle do not exclude each other.
@@ -63,11 +63,11 @@ mod tests {
     use crate::layout::Layout;
     use crate::tier::Tier;
 
-    fn with_cluster(name: &str, test: impl FnOnce(Cluster)) {
+    fn with_cluster(name: &str, test: impl FnOnce(Testbed)) {
         let dir = std::env::temp_dir().join(format!("testbed-{name}-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("pids")).unwrap();
         let layout = Layout::new(Tier::Node, "t", &dir, 0, "/p".as_ref());
-        test(Cluster { layout });
+        test(Testbed { layout });
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Cluster;
+use super::Testbed;
 use crate::command::Run;
 use crate::component::Component;
-use crate::layout::{Addresses, Layout};
+use crate::layout::{ClusterAddresses, Layout};
 use crate::network;
-use crate::processes::{ProcessId, State};
+use crate::processes::{ProcessId, ProcessState};
 use crate::tier::Tier;
 
 /// Maximum response time of a healthy component.
@@ -20,7 +20,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Health of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Health {
+pub enum ComponentHealth {
     /// The component runs and reports that it is healthy.
     Healthy,
     /// The component runs, but is unhealthy for this reason.
@@ -39,12 +39,12 @@ pub struct ComponentStatus {
     /// Process id, if running.
     pub pid: Option<i32>,
     /// Health.
-    pub health: Health,
+    pub health: ComponentHealth,
 }
 
 /// Status of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct TestbedStatus {
     /// Tier of the cluster.
     pub tier: Tier,
     /// State folder.
@@ -56,25 +56,25 @@ pub struct Status {
     /// kubectl of the cluster's version.
     pub kubectl: PathBuf,
     /// Addresses of the cluster.
-    pub addresses: Addresses,
+    pub addresses: ClusterAddresses,
     /// Components in the order of their start.
     pub components: Vec<ComponentStatus>,
 }
 
-impl Cluster {
+impl Testbed {
     /// Returns the status of every component.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TestbedStatus {
         let layout = &self.layout;
         let component = |component: &Component| ComponentStatus {
             name: component.to_string(),
             pid: self
                 .process(*component)
-                .filter(|process| process.state() != State::Gone)
+                .filter(|process| process.state() != ProcessState::Gone)
                 .map(|process| process.pid),
             health: of(layout, *component),
         };
-        Status {
+        TestbedStatus {
             tier: layout.tier,
             dir: layout.dir.clone(),
             netns: layout.netns.clone(),
@@ -86,17 +86,17 @@ impl Cluster {
     }
 }
 
-impl Status {
+impl TestbedStatus {
     /// Returns whether every component is healthy.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.components
             .iter()
-            .all(|component| component.health == Health::Healthy)
+            .all(|component| component.health == ComponentHealth::Healthy)
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for TestbedStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "tier: {}", self.tier)?;
         writeln!(f, "state: {}", self.dir.display())?;
@@ -118,7 +118,7 @@ impl fmt::Display for Status {
     }
 }
 
-impl fmt::Display for Health {
+impl fmt::Display for ComponentHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Healthy => f.write_str("healthy"),
@@ -129,13 +129,13 @@ impl fmt::Display for Health {
     }
 }
 
-pub(super) fn of(layout: &Layout, component: Component) -> Health {
-    match ProcessId::read(&layout.pid(component)).map_or(State::Gone, ProcessId::state) {
-        State::Gone => Health::Gone,
-        State::Paused => Health::Paused,
-        State::Runs => match probe(layout, component).limit(ANSWERS_WITHIN).stdout() {
-            Ok(_) => Health::Healthy,
-            Err(error) => Health::Unhealthy(in_short(&error.to_string())),
+pub(super) fn of(layout: &Layout, component: Component) -> ComponentHealth {
+    match ProcessId::read(&layout.pid(component)).map_or(ProcessState::Gone, ProcessId::state) {
+        ProcessState::Gone => ComponentHealth::Gone,
+        ProcessState::Paused => ComponentHealth::Paused,
+        ProcessState::Runs => match probe(layout, component).limit(ANSWERS_WITHIN).stdout() {
+            Ok(_) => ComponentHealth::Healthy,
+            Err(error) => ComponentHealth::Unhealthy(in_short(&error.to_string())),
         },
     }
 }
@@ -182,14 +182,14 @@ mod tests {
     use super::*;
     use crate::layout::tests::layout;
 
-    fn status(health: &[Health]) -> Status {
+    fn status(health: &[ComponentHealth]) -> TestbedStatus {
         let layout = layout(Tier::Api, 2);
-        let component = |health: &Health| ComponentStatus {
+        let component = |health: &ComponentHealth| ComponentStatus {
             name: "etcd".to_owned(),
-            pid: (*health != Health::Gone).then_some(7),
+            pid: (*health != ComponentHealth::Gone).then_some(7),
             health: health.clone(),
         };
-        Status {
+        TestbedStatus {
             tier: layout.tier,
             dir: layout.dir.clone(),
             netns: layout.netns.clone(),
@@ -202,9 +202,13 @@ mod tests {
 
     #[test]
     fn one_unhealthy_component_makes_the_cluster_unhealthy() {
-        assert!(status(&[Health::Healthy, Health::Healthy]).is_healthy());
-        for health in [Health::Gone, Health::Paused, Health::Unhealthy("no".to_owned())] {
-            assert!(!status(&[Health::Healthy, health]).is_healthy());
+        assert!(status(&[ComponentHealth::Healthy, ComponentHealth::Healthy]).is_healthy());
+        for health in [
+            ComponentHealth::Gone,
+            ComponentHealth::Paused,
+            ComponentHealth::Unhealthy("no".to_owned()),
+        ] {
+            assert!(!status(&[ComponentHealth::Healthy, health]).is_healthy());
         }
     }
 
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn kubeconfig_and_kubectl_are_printed_on_separate_lines() {
-        let text = status(&[Health::Healthy, Health::Gone]).to_string();
+        let text = status(&[ComponentHealth::Healthy, ComponentHealth::Gone]).to_string();
         assert!(
             text.lines().any(|line| line == "kubeconfig: /state/t/kubeconfig"),
             "{text}"

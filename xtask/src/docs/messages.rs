@@ -15,7 +15,7 @@ const LEVELS: [&str; 3] = ["error", "warn", "info"];
 
 /// Log message. The table is sorted by these fields, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Message {
+struct LogMessage {
     level: usize,
     text: String,
     fields: String,
@@ -61,7 +61,7 @@ fn pages(workspace: &Workspace) -> Result<(PathBuf, String, String)> {
     Ok((path, current, expected))
 }
 
-fn messages(workspace: &Workspace) -> Result<BTreeSet<Message>> {
+fn messages(workspace: &Workspace) -> Result<BTreeSet<LogMessage>> {
     let mut all = BTreeSet::new();
     for path in workspace.files("rs")? {
         let file = workspace.relative(&path);
@@ -92,10 +92,10 @@ fn target(workspace: &Workspace, path: &Path) -> String {
     target.replace('-', "_")
 }
 
-fn table(messages: &BTreeSet<Message>) -> String {
+fn table(messages: &BTreeSet<LogMessage>) -> String {
     let mut text = String::from("| level | message | fields | target |\n|---|---|---|---|\n");
     for message in messages {
-        let Message {
+        let LogMessage {
             text: phrase,
             fields,
             target,
@@ -108,7 +108,7 @@ fn table(messages: &BTreeSet<Message>) -> String {
 }
 
 /// Returns the messages of a source file, up to its inline test module.
-fn scan(target: &str, source: &str) -> Vec<Message> {
+fn scan(target: &str, source: &str) -> Vec<LogMessage> {
     let is_module = |at: &usize| {
         source[*at..]
             .lines()
@@ -125,7 +125,7 @@ fn scan(target: &str, source: &str) -> Vec<Message> {
                 continue;
             };
             let fields: Vec<String> = arguments.iter().filter_map(|argument| field(argument)).collect();
-            found.push(Message {
+            found.push(LogMessage {
                 level,
                 text,
                 fields: fields.join(", "),
@@ -192,7 +192,7 @@ mod tests {
     fn reads_the_phrase_and_the_fields_of_a_call() {
         let source = "#[cfg(test)]\nmod a;\ntracing::warn!(%lease, key = f(a, \"x\"), ?self.name, \"lease (closed), \\\n    see | below\");\n\
                       tracing::debug!(\"not listed\");\n#[cfg(test)]\nmod tests {\ntracing::warn!(\"no\"); }";
-        let expected = Message {
+        let expected = LogMessage {
             level: 1,
             text: "lease (closed), see \\| below".to_owned(),
             fields: "`lease`, `key`, `name`".to_owned(),

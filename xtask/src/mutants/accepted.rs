@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 
-use super::mutant::{Mutant, Outcome, Trial};
+use super::mutant::{Mutant, MutantOutcome, Trial};
 
 /// Separator between a mutant and its reason.
 const BETWEEN: &str = " # ";
@@ -73,21 +73,21 @@ impl Accepted {
     /// Returns unlisted survivors, and listed mutants that did not survive.
     pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
         // Sorted by name, so that two runs are comparable.
-        let outcomes: BTreeMap<&str, Outcome> = tried
+        let outcomes: BTreeMap<&str, MutantOutcome> = tried
             .iter()
             .map(|tried| (tried.name.as_str(), tried.outcome))
             .collect();
         outcomes
             .into_iter()
             .filter_map(|(name, outcome)| match (outcome, self.has(name)) {
-                (Outcome::Survived, false) => Some(format!("survived: {name}")),
-                (Outcome::Caught | Outcome::TimedOut, true) => Some(format!(
+                (MutantOutcome::Survived, false) => Some(format!("survived: {name}")),
+                (MutantOutcome::Caught | MutantOutcome::TimedOut, true) => Some(format!(
                     "is caught, although accepted; remove it from the list: {name}"
                 )),
-                (Outcome::Unviable, true) => Some(format!(
+                (MutantOutcome::Unviable, true) => Some(format!(
                     "does not compile, although accepted; remove it from the list: {name}"
                 )),
-                (Outcome::Survived, true) | (_, false) => None,
+                (MutantOutcome::Survived, true) | (_, false) => None,
             })
             .collect()
     }
@@ -97,8 +97,8 @@ impl Accepted {
 mod tests {
     use super::*;
 
-    fn tried(outcomes: &[(&str, Outcome)]) -> Vec<Trial> {
-        let tried = |(name, outcome): &(&str, Outcome)| Trial {
+    fn tried(outcomes: &[(&str, MutantOutcome)]) -> Vec<Trial> {
+        let tried = |(name, outcome): &(&str, MutantOutcome)| Trial {
             name: (*name).to_owned(),
             outcome: *outcome,
         };
@@ -133,11 +133,11 @@ mod tests {
     fn unaccepted_survivor_is_reported() {
         let list = Accepted::parse("a # no difference\n").unwrap();
         let tried = tried(&[
-            ("a", Outcome::Survived),
-            ("b", Outcome::Survived),
-            ("c", Outcome::Caught),
-            ("d", Outcome::TimedOut),
-            ("e", Outcome::Unviable),
+            ("a", MutantOutcome::Survived),
+            ("b", MutantOutcome::Survived),
+            ("c", MutantOutcome::Caught),
+            ("d", MutantOutcome::TimedOut),
+            ("e", MutantOutcome::Unviable),
         ]);
         assert_eq!(list.findings(&tried), ["survived: b"]);
     }
@@ -146,9 +146,9 @@ mod tests {
     fn accepted_mutant_that_does_not_survive_is_reported_if_tried() {
         let list = Accepted::parse("a # one two\nb # one two\nc # one two\nd # one two\n").unwrap();
         let tried = tried(&[
-            ("a", Outcome::Caught),
-            ("b", Outcome::TimedOut),
-            ("c", Outcome::Unviable),
+            ("a", MutantOutcome::Caught),
+            ("b", MutantOutcome::TimedOut),
+            ("c", MutantOutcome::Unviable),
         ]);
         let findings = list.findings(&tried);
         assert_eq!(findings.len(), 3, "{findings:?}");

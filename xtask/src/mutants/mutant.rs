@@ -17,7 +17,7 @@ pub(super) struct Mutant {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum MutantOutcome {
     /// A test failed.
     Caught,
     /// Every test passed.
@@ -31,7 +31,7 @@ pub(super) enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) name: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: MutantOutcome,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,7 +41,7 @@ struct ListedMutant {
 }
 
 #[derive(Debug, Deserialize)]
-struct Report {
+struct MutationReport {
     outcomes: Vec<ReportEntry>,
 }
 
@@ -100,9 +100,9 @@ fn stable_name(mutant: &ListedMutant) -> Result<String> {
 }
 
 /// Parses `outcomes.json` into the place and outcome of each mutant.
-pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
+pub(super) fn outcomes(text: &str) -> Result<Vec<(String, MutantOutcome)>> {
     let wrong = |error| Error::new(format!("cannot parse outcomes.json of cargo-mutants: {error}"));
-    let report: Report = serde_json::from_str(text).map_err(wrong)?;
+    let report: MutationReport = serde_json::from_str(text).map_err(wrong)?;
     let mut found = Vec::new();
     for ReportEntry { scenario, summary } in report.outcomes {
         match scenario {
@@ -126,12 +126,12 @@ pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
     Ok(found)
 }
 
-fn parse_outcome(summary: &str) -> Option<Outcome> {
+fn parse_outcome(summary: &str) -> Option<MutantOutcome> {
     match summary {
-        "CaughtMutant" => Some(Outcome::Caught),
-        "MissedMutant" => Some(Outcome::Survived),
-        "Timeout" => Some(Outcome::TimedOut),
-        "Unviable" => Some(Outcome::Unviable),
+        "CaughtMutant" => Some(MutantOutcome::Caught),
+        "MissedMutant" => Some(MutantOutcome::Survived),
+        "Timeout" => Some(MutantOutcome::TimedOut),
+        "Unviable" => Some(MutantOutcome::Unviable),
         _ => None,
     }
 }
@@ -140,8 +140,8 @@ fn parse_outcome(summary: &str) -> Option<Outcome> {
 ///
 /// # Errors
 /// Fails if a mutant was not tried.
-pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, Outcome)]) -> Result<Vec<Trial>> {
-    let by_place: BTreeMap<&str, Outcome> = outcomes
+pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, MutantOutcome)]) -> Result<Vec<Trial>> {
+    let by_place: BTreeMap<&str, MutantOutcome> = outcomes
         .iter()
         .map(|(place, outcome)| (place.as_str(), *outcome))
         .collect();
@@ -210,10 +210,10 @@ mod tests {
         assert_eq!(
             outcomes(text).unwrap(),
             [
-                (place("3:9: replace"), Outcome::Caught),
-                (place("4:9: replace"), Outcome::Survived),
-                (place("5:9: replace"), Outcome::TimedOut),
-                (place("6:9: replace"), Outcome::Unviable),
+                (place("3:9: replace"), MutantOutcome::Caught),
+                (place("4:9: replace"), MutantOutcome::Survived),
+                (place("5:9: replace"), MutantOutcome::TimedOut),
+                (place("6:9: replace"), MutantOutcome::Unviable),
             ]
         );
     }
@@ -236,7 +236,10 @@ mod tests {
     fn incomplete_run_is_an_error() {
         let list = list(LIST).unwrap();
         let wanted: Vec<&Mutant> = list.iter().collect();
-        let mut outcomes: Vec<_> = list.iter().map(|m| (m.place.clone(), Outcome::Caught)).collect();
+        let mut outcomes: Vec<_> = list
+            .iter()
+            .map(|m| (m.place.clone(), MutantOutcome::Caught))
+            .collect();
         assert_eq!(matched(&wanted, &outcomes).unwrap().len(), 3);
         outcomes.pop();
         let error = matched(&wanted, &outcomes).unwrap_err().to_string();

@@ -6,16 +6,16 @@ use crate::error::{Error, Result};
 
 /// Prose of one line, without code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct ProseLine {
     pub(super) number: usize,
     pub(super) prose: String,
 }
 
 /// Prose of a file: Markdown without code, or Rust comments and string literals.
 #[derive(Debug)]
-pub(super) struct Text(std::vec::IntoIter<Line>);
+pub(super) struct ProseLines(std::vec::IntoIter<ProseLine>);
 
-impl Text {
+impl ProseLines {
     pub(super) fn new(path: &Path, text: &str) -> Self {
         let lines = if path.extension().is_some_and(|end| end == "md") {
             markdown(text)
@@ -26,10 +26,10 @@ impl Text {
     }
 }
 
-impl Iterator for Text {
-    type Item = Line;
+impl Iterator for ProseLines {
+    type Item = ProseLine;
 
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<ProseLine> {
         self.0.next()
     }
 }
@@ -97,7 +97,7 @@ fn split(prose: &str) -> Vec<String> {
         .collect()
 }
 
-fn markdown(text: &str) -> Vec<Line> {
+fn markdown(text: &str) -> Vec<ProseLine> {
     let mut is_fenced = false;
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -111,7 +111,7 @@ fn markdown(text: &str) -> Vec<Line> {
 }
 
 /// Returns the comments of Rust source, and the string literals that contain a space.
-fn rust(text: &str) -> Vec<Line> {
+fn rust(text: &str) -> Vec<ProseLine> {
     let mut lines = Vec::new();
     let mut rest = text;
     let mut number = 1;
@@ -139,10 +139,10 @@ fn rust(text: &str) -> Vec<Line> {
     lines
 }
 
-fn push(lines: &mut Vec<Line>, number: usize, text: &str) {
+fn push(lines: &mut Vec<ProseLine>, number: usize, text: &str) {
     let prose = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     if prose.contains(|c: char| c.is_ascii_alphabetic()) {
-        lines.push(Line { number, prose });
+        lines.push(ProseLine { number, prose });
     }
 }
 
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
 
     fn prose_of(path: &str, text: &str) -> Vec<(usize, String)> {
-        let line = |line: Line| (line.number, line.prose.trim().to_owned());
-        Text::new(Path::new(path), text).map(line).collect()
+        let line = |line: ProseLine| (line.number, line.prose.trim().to_owned());
+        ProseLines::new(Path::new(path), text).map(line).collect()
     }
 
     fn list() -> List {

@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 
 use super::{Suite, process};
 use crate::error::{Error, Result};
-use crate::failures::Failure;
+use crate::failures::TestFailure;
 use crate::report::Notes;
 
 /// Maximum number of tests that run again; more failures probably have a common cause.
 const SECOND_RUNS: usize = 3;
 
 /// Failed test program.
-pub(super) struct Failed {
+pub(super) struct FailedProgram {
     pub(super) suite: Suite,
     pub(super) error: String,
-    pub(super) tests: Vec<Failure>,
+    pub(super) tests: Vec<TestFailure>,
 }
 
 #[derive(Debug, Default)]
@@ -27,14 +27,14 @@ pub(super) struct SecondRun {
 
 impl SecondRun {
     /// Runs each failed test again, without other tests.
-    pub(super) fn new(failed: &[Failed], environment: &[(&str, &OsStr)]) -> Self {
+    pub(super) fn new(failed: &[FailedProgram], environment: &[(&str, &OsStr)]) -> Self {
         let mut second = Self::default();
         let is_common = failed.iter().map(|program| program.tests.len()).sum::<usize>() > SECOND_RUNS;
         for program in failed {
             if program.tests.is_empty() {
                 second.failed.push(program.error.clone());
             }
-            for Failure { test, reason } in &program.tests {
+            for TestFailure { test, reason } in &program.tests {
                 let finding = format!("{test}:\n    {reason}");
                 let passes = || {
                     let one = process(&program.suite, "1", environment).args(["--exact", test]);
@@ -70,11 +70,11 @@ mod tests {
     fn second(script: &str, name: &str, tests: usize) -> Result<Notes> {
         let suite = shell(script, name);
         let program = suite.program.clone();
-        let failure = |number| Failure {
+        let failure = |number| TestFailure {
             test: format!("a::test{number}"),
             reason: "panicked".to_owned(),
         };
-        let failed = Failed {
+        let failed = FailedProgram {
             suite,
             error: String::new(),
             tests: (0..tests).map(failure).collect(),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::types::EMBEDDED;
-use super::{Source, kind};
+use super::{SourceFile, kind};
 
 const PAGE: &str = "docs/migrating.md";
 /// Keywords before the name of an item.
@@ -13,7 +13,7 @@ const KEYWORDS: [&str; 11] = [
 
 /// Checks the rows of the page. Returns a finding if the crate of a row is unknown or does not declare the
 /// new name.
-pub(super) fn findings(files: &[Source]) -> Vec<String> {
+pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
     let page = files.iter().find(|(path, _)| path == PAGE);
     let Some((_, page)) = page else {
         return vec![format!("{PAGE} is missing")];
@@ -61,7 +61,7 @@ impl Row<'_> {
     }
 }
 
-fn declared_in<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
+fn declared_in<'a>(folder: &str, files: &'a [SourceFile]) -> HashSet<&'a str> {
     let sources = files
         .iter()
         .filter(|(path, _)| path.starts_with(folder) && kind(path) == "source");

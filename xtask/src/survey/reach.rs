@@ -11,7 +11,7 @@ pub(super) struct Declarations<'a> {
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 
-struct Block<'a> {
+struct ItemBlock<'a> {
     subject: &'a str,
     indent: usize,
     /// True if all items of the block are public, as in enums and traits.
@@ -21,7 +21,7 @@ struct Block<'a> {
 impl<'a> Declarations<'a> {
     /// Adds the declarations of a file.
     pub(super) fn read(&mut self, text: &'a str) {
-        let mut block: Option<Block<'a>> = None;
+        let mut block: Option<ItemBlock<'a>> = None;
         // Further lines of a signature belong to the item of its first line.
         let mut signature: Option<(&'a str, bool)> = None;
         // The derive of a custom resource creates a kind from the following spec.
@@ -58,7 +58,7 @@ impl<'a> Declarations<'a> {
                     self.add(kind, true, code);
                 }
                 let is_open = code.starts_with("pub enum ") || code.starts_with("pub trait ");
-                block = code.ends_with('{').then_some(Block {
+                block = code.ends_with('{').then_some(ItemBlock {
                     subject,
                     indent,
                     is_open,
@@ -66,7 +66,7 @@ impl<'a> Declarations<'a> {
             } else if let Some(subject) = implemented(code) {
                 self.add(subject, false, code);
                 let is_open = false;
-                block = code.ends_with('{').then_some(Block {
+                block = code.ends_with('{').then_some(ItemBlock {
                     subject,
                     indent,
                     is_open,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::reach::{Declarations, declared, examples, words};
-use super::{Source, count};
+use super::{SourceFile, count};
 use crate::figures::Figure;
 
 /// Crates for embedders.
@@ -28,7 +28,7 @@ pub(super) struct Surface<'a> {
     unreached: Vec<&'a str>,
 }
 
-pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
+pub(super) fn surfaces(files: &[SourceFile]) -> Vec<Surface<'_>> {
     let of = |(name, folder): (&'static str, &str)| {
         let within: Vec<&str> = files
             .iter()
@@ -73,7 +73,7 @@ impl Surface<'_> {
 
 /// Returns the identifiers in files outside of the folder of a crate, and in the documentation examples of
 /// the crate.
-fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
+fn named_outside<'a>(folder: &str, files: &'a [SourceFile]) -> HashSet<&'a str> {
     let outside = files
         .iter()
         .filter(|(path, _)| path.ends_with(".rs") && !path.starts_with(folder));

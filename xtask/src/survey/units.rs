@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 #[derive(Debug, PartialEq, Eq)]
-struct Plan {
+struct BuildSize {
     units: usize,
     /// Number of compilation units of external crates.
     of_dependencies: usize,
@@ -31,7 +31,7 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     ])
 }
 
-fn plan(workspace: &Workspace, what: &[&str]) -> Result<Plan> {
+fn plan(workspace: &Workspace, what: &[&str]) -> Result<BuildSize> {
     let asked = ["--locked", "-Z", "unstable-options", "--unit-graph"];
     let cargo = workspace
         .cargo(&[what, &asked[..]].concat())
@@ -40,7 +40,7 @@ fn plan(workspace: &Workspace, what: &[&str]) -> Result<Plan> {
     read(&text).ok_or_else(|| Error::new("cannot parse cargo's build plan; its format may have changed"))
 }
 
-fn read(text: &str) -> Option<Plan> {
+fn read(text: &str) -> Option<BuildSize> {
     let graph: Value = serde_json::from_str(text).ok()?;
     let units = graph["units"].as_array()?;
     let is_foreign = |unit: &&Value| {
@@ -48,7 +48,7 @@ fn read(text: &str) -> Option<Plan> {
             .as_str()
             .is_some_and(|id| id.starts_with("registry+"))
     };
-    Some(Plan {
+    Some(BuildSize {
         units: units.len(),
         of_dependencies: units.iter().filter(is_foreign).count(),
         executables: units.iter().filter(|unit| unit["mode"] == "test").count(),
@@ -65,7 +65,7 @@ mod tests {
             {"pkg_id":"registry+https://example.com#a@1.0.0","mode":"build"},
             {"pkg_id":"path+file:///w/core#0.1.0","mode":"build"},
             {"pkg_id":"path+file:///w/core#0.1.0","mode":"test"}],"roots":[2]}"#;
-        let expected = Plan {
+        let expected = BuildSize {
             units: 3,
             of_dependencies: 1,
             executables: 1,

@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// Header of an advisory.
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct AdvisoryHeader {
     advisory: Advisory,
     #[serde(default)]
     versions: Versions,
@@ -54,7 +54,7 @@ struct Versions {
 
 /// Settings for advisories in deny.toml.
 #[derive(Debug, Default, Deserialize)]
-struct Policy {
+struct AdvisoryPolicy {
     #[serde(default)]
     advisories: Accepted,
 }
@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
              name the folder of a copy in {VARIABLE}"
         )]);
     };
-    let policy: Policy = toml::from_str(&read(&workspace.root.join("deny.toml"))?)
+    let policy: AdvisoryPolicy = toml::from_str(&read(&workspace.root.join("deny.toml"))?)
         .map_err(|error| Error::new(format!("deny.toml: {error}")))?;
     let findings = judge(&database, workspace.external_packages(), &policy)?;
     let mut notes = vec![format!("{}: {}", database.display(), age(&database))];
@@ -217,7 +217,7 @@ fn age(copy: &Path) -> String {
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,
-    policy: &Policy,
+    policy: &AdvisoryPolicy,
 ) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut unused: BTreeMap<&str, &str> = policy
@@ -278,7 +278,7 @@ fn advisories_of(database: &Path, name: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Parses the header of an advisory: TOML in a code fence.
-fn entry(text: &str, path: &Path) -> Result<Entry> {
+fn entry(text: &str, path: &Path) -> Result<AdvisoryHeader> {
     let head = text
         .trim_start()
         .strip_prefix("```toml")
@@ -287,7 +287,7 @@ fn entry(text: &str, path: &Path) -> Result<Entry> {
     toml::from_str(head).map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-fn affects(entry: &Entry, version: &str, path: &Path) -> Result<bool> {
+fn affects(entry: &AdvisoryHeader, version: &str, path: &Path) -> Result<bool> {
     let failed = |error: semver::Error| Error::new(format!("{}: {error}", path.display()));
     let mut version = Version::parse(version).map_err(failed)?;
     if entry.advisory.withdrawn.is_some() {

@@ -12,7 +12,7 @@ use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
 #[derive(Debug, Deserialize)]
-struct Policy {
+struct DenyPolicy {
     licenses: Licences,
     bans: Bans,
     sources: Sources,
@@ -84,11 +84,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     )])
 }
 
-fn read_policy(text: &str) -> Result<Policy> {
+fn read_policy(text: &str) -> Result<DenyPolicy> {
     toml::from_str(text).map_err(|error| Error::new(format!("deny.toml: {error}")))
 }
 
-fn findings(policy: &Policy, package: &Package) -> Vec<String> {
+fn findings(policy: &DenyPolicy, package: &Package) -> Vec<String> {
     let name = format!("{} {}", package.name, package.version);
     let mut found = Vec::new();
     for ban in policy.bans.deny.iter().filter(|ban| ban.name == package.name) {
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    fn policy() -> Policy {
+    fn policy() -> DenyPolicy {
         read_policy(&format!(
             "[licenses]\nallow = ['MIT']\nexceptions = [{{ crate = 'tls', allow = ['ISC'] }}]\n\
              [bans]\ndeny = [{{ crate = 'openssl-sys', reason = 'one TLS stack' }}]\n\

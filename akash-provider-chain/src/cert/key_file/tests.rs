@@ -1,5 +1,5 @@
 use super::*;
-use crate::cert::Usage;
+use crate::cert::CertUsage;
 use data_encoding::HEXLOWER;
 use std::time::Duration;
 use testbed::recordings;
@@ -9,7 +9,7 @@ fn account(byte: u8) -> PrivateKey {
 }
 
 fn own(account: &PrivateKey) -> OwnCertificate {
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["provider.example.com".into()],
     };
     OwnCertificate::make(

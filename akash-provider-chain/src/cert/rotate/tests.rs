@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cert::{RENEW_BEFORE, VALIDITY};
-use akash_provider_core::chain::{BroadcastResult, Inclusion, MemoryChain, Outage};
+use akash_provider_core::chain::{BroadcastResult, Inclusion, MemoryChain, QueryOutage};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::Coin;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Scene {
     fn rotation(&self) -> Rotation {
         let settings = RotationSettings {
             grace: GRACE,
-            ..RotationSettings::new(Usage::Server {
+            ..RotationSettings::new(CertUsage::Server {
                 domains: vec!["provider.example".to_owned()],
             })
         };
@@ -147,7 +147,7 @@ async fn no_certificate_is_revoked_on_uncertainty() {
     scene.step(due).await;
     scene.swapped_before(due, GRACE);
     // Queries fail.
-    scene.chain.fail_queries(Outage::UntilRestored);
+    scene.chain.fail_queries(QueryOutage::UntilRestored);
     let error = scene.rotation().step(due).await.unwrap_err();
     assert!(matches!(error, RotationError::Chain(_)), "{error}");
     scene.chain.restore_queries();

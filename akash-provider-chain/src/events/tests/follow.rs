@@ -5,8 +5,10 @@
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::Endpoints;
 use crate::events::follow::Follower;
-use crate::events::{BlockObserver, BlockTx, FollowerStatus, HeightStore, MemoryHeights, Settings, Source};
-use crate::limits::Limits;
+use crate::events::{
+    BlockObserver, BlockSource, BlockTx, FollowerSettings, FollowerStatus, HeightStore, MemoryHeights,
+};
+use crate::limits::EndpointLimits;
 use crate::reader::Reader;
 use crate::testing::Node;
 use crate::testing::chain::{Chain, NodeBehavior, account};
@@ -24,18 +26,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> EndpointLimits {
+    EndpointLimits {
         response_time: Duration::from_secs(2),
         connect_time: Duration::from_secs(1),
         health_age: Duration::from_millis(200),
         attempts: 3,
-        ..Limits::default()
+        ..EndpointLimits::default()
     }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> FollowerSettings {
+    FollowerSettings {
         ping_interval: Duration::from_millis(100),
         read_deadline: Duration::from_millis(500),
         poll_interval: Duration::from_millis(30),
@@ -45,7 +47,7 @@ fn settings() -> Settings {
         gap_max: 50,
         wait_min: Duration::from_millis(10),
         wait_max: Duration::from_millis(100),
-        ..Settings::default()
+        ..FollowerSettings::default()
     }
 }
 
@@ -71,11 +73,11 @@ impl BlockObserver for RecordingObserver {
 }
 
 impl Scene {
-    async fn new(settings: Settings) -> Self {
+    async fn new(settings: FollowerSettings) -> Self {
         Self::before(settings, Arc::<RecordingObserver>::default()).await
     }
 
-    async fn before(settings: Settings, observer: Arc<RecordingObserver>) -> Self {
+    async fn before(settings: FollowerSettings, observer: Arc<RecordingObserver>) -> Self {
         let chain = Chain::new();
         let behavior: Arc<Mutex<NodeBehavior>> = Arc::default();
         let node = chain.node(Arc::clone(&behavior)).await;
@@ -232,7 +234,7 @@ async fn reports_pushed_blocks_without_queries() {
         "no queries except the subscription"
     );
     let status = scene.reader.status().follower;
-    assert!(matches!(status.source, Source::Websocket(_)), "{status:?}");
+    assert!(matches!(status.source, BlockSource::Websocket(_)), "{status:?}");
     assert_eq!(
         (status.blocks, status.fetched(), status.resyncs),
         (5, 0, 1),
@@ -247,7 +249,7 @@ async fn reports_pushed_blocks_without_queries() {
 #[tokio::test]
 async fn lagging_subscription_does_not_delay_blocks() {
     // The subscription is not silent, but pushes old blocks.
-    let settings = Settings {
+    let settings = FollowerSettings {
         silence: TIMEOUT * 2,
         ..settings()
     };
@@ -314,7 +316,7 @@ async fn without_a_websocket_blocks_are_polled() {
         scene.expect_up_to(height).await;
     }
     let status = scene.reader.status().follower;
-    assert_eq!(status.source, Source::Polling);
+    assert_eq!(status.source, BlockSource::Polling);
     assert!(status.polled > 0, "{status:?}");
     assert_eq!((status.missed, status.polled + status.replayed), (0, 3));
     scene
@@ -359,7 +361,7 @@ async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
     scene.status("silent", |s| s.silent_since.is_some()).await;
     let status = scene.reader.status().follower;
     assert!(
-        matches!(status.source, Source::Websocket(_)) && status.silent_since.unwrap() <= last,
+        matches!(status.source, BlockSource::Websocket(_)) && status.silent_since.unwrap() <= last,
         "since the last block, with a working connection: {status:?}"
     );
     let height = scene.block(2);
@@ -374,7 +376,7 @@ async fn status_reports_an_outage_and_its_start() {
         scene.push_until_reported().await;
         scene
             .status("blocks", |s| {
-                matches!(s.source, Source::Websocket(_)) && s.silent_since.is_none()
+                matches!(s.source, BlockSource::Websocket(_)) && s.silent_since.is_none()
             })
             .await;
         match is_frozen {
@@ -383,7 +385,7 @@ async fn status_reports_an_outage_and_its_start() {
         }
         scene
             .status("no blocks", |s| {
-                s.source == Source::None && s.silent_since.is_some()
+                s.source == BlockSource::None && s.silent_since.is_some()
             })
             .await;
         for _ in 0..20 {
@@ -434,7 +436,7 @@ async fn first_attempt_follows_at_once_and_back_off_starts_at_200_ms() {
 
 #[tokio::test]
 async fn failed_subscription_is_reopened_at_once() {
-    let settings = Settings {
+    let settings = FollowerSettings {
         wait_min: TIMEOUT,
         wait_max: TIMEOUT,
         ..settings()
@@ -452,7 +454,7 @@ async fn failed_subscription_is_reopened_at_once() {
 
 #[tokio::test]
 async fn websocket_is_retried_soon_while_polling() {
-    let settings = Settings {
+    let settings = FollowerSettings {
         poll_for: TIMEOUT,
         ..settings()
     };
@@ -461,7 +463,9 @@ async fn websocket_is_retried_soon_while_polling() {
     let node = scene.node.as_ref().unwrap();
     node.pushes.refused.store(true, Ordering::Relaxed);
     node.push("nonsense".to_owned());
-    scene.status("polling", |s| s.source == Source::Polling).await;
+    scene
+        .status("polling", |s| s.source == BlockSource::Polling)
+        .await;
     node.pushes.refused.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
@@ -629,7 +633,7 @@ async fn follower_stops_when_the_stream_is_dropped() {
     } = scene;
     drop(events);
     let began = Instant::now();
-    while reader.status().follower.source != Source::None {
+    while reader.status().follower.source != BlockSource::None {
         assert!(began.elapsed() < TIMEOUT);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -639,7 +643,7 @@ async fn follower_stops_when_the_stream_is_dropped() {
 #[tokio::test]
 async fn catching_up_is_fast() {
     const BLOCKS: u64 = 600;
-    let settings = Settings {
+    let settings = FollowerSettings {
         gap_max: BLOCKS,
         ..settings()
     };
@@ -686,7 +690,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 async fn campaign(acts: Vec<Act>) {
-    let mut scene = Scene::new(Settings {
+    let mut scene = Scene::new(FollowerSettings {
         // A slow machine may stall for seconds, which is not an outage.
         outage: Duration::from_secs(30),
         ..settings()
@@ -765,7 +769,7 @@ async fn malformed_event_of_another_provider_has_no_effect() {
 
 #[tokio::test]
 async fn malformed_event_is_reported_and_causes_a_resync() {
-    let settings = Settings {
+    let settings = FollowerSettings {
         resync_pause: Duration::from_millis(300),
         ..settings()
     };

@@ -3,8 +3,8 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{Endpoints, LAG_MAX};
-use crate::events::{HeightStore, MemoryHeights, Settings};
-use crate::limits::Limits;
+use crate::events::{FollowerSettings, HeightStore, MemoryHeights};
+use crate::limits::EndpointLimits;
 use crate::reader::Reader;
 use crate::testing::Node;
 use crate::testing::chain::{Chain, Lie, NodeBehavior, account, rfc3339};
@@ -94,7 +94,7 @@ impl Stage {
 
     /// Starts a provider with the given minimum time between two `Resync` events.
     fn start_with(&self, resync_pause: Duration) -> Listener {
-        let limits = Limits {
+        let limits = EndpointLimits {
             // Slow responses of a busy machine are not failures.
             response_time: TIMEOUT,
             connect_time: TIMEOUT,
@@ -102,16 +102,16 @@ impl Stage {
             single_age: Duration::from_millis(50),
             contradiction: Duration::from_millis(100),
             attempts: 2,
-            ..Limits::default()
+            ..EndpointLimits::default()
         };
-        let settings = Settings {
+        let settings = FollowerSettings {
             poll_interval: Duration::from_millis(20),
             silence: Duration::from_millis(300),
             wait_min: Duration::from_millis(5),
             wait_max: Duration::from_millis(50),
             gap_max: 50,
             resync_pause,
-            ..Settings::default()
+            ..FollowerSettings::default()
         };
         let urls: Vec<&String> = self.nodes.iter().map(|node| &node.url).collect();
         let heights: Arc<dyn HeightStore> = Arc::<MemoryHeights>::clone(&self.heights);

@@ -2,7 +2,7 @@
 //! completed. The events after the height of each snapshot are replayed.
 
 use crate::endpoints::Endpoints;
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::method::Method;
 use crate::proto::akash::market::v1beta5 as mkt;
 use crate::proto::akash::provider::v1beta4::QueryProviderRequest;
@@ -184,10 +184,10 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     happen(&chain, &before);
     let behavior = Arc::new(Mutex::new(NodeBehavior::default()));
     let node = chain.node(Arc::clone(&behavior)).await;
-    let limits = Limits {
+    let limits = EndpointLimits {
         attempts: 2,
         page: 2,
-        ..Limits::default()
+        ..EndpointLimits::default()
     };
     let reader = Reader::new(Endpoints::new(&[&node.url], "local", limits).unwrap());
     let pinned = reader.take_snapshot(&account(2)).await.unwrap();

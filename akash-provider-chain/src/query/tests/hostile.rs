@@ -9,7 +9,7 @@ use crate::proto::akash::base::resources::v1beta4 as res;
 use crate::proto::akash::{
     audit::v1 as audit, cert::v1 as cert, deployment::v1beta4 as dep, market::v1beta5 as mkt,
 };
-use crate::query::records::Records;
+use crate::query::records::RecordPage;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, account};
 use crate::testing::{Node, Reply};
@@ -90,7 +90,7 @@ fn insert_record(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
         field(2, &garbage.record, &mut out);
         return out;
     }
-    let mut page = Records::decode(&*answer).unwrap();
+    let mut page = RecordPage::decode(&*answer).unwrap();
     let at = garbage.at % (page.records.len() + 1);
     page.records.insert(at, garbage.record.clone().into());
     page.encode_to_vec()
@@ -139,7 +139,7 @@ async fn scene() -> Scene {
         }
     })
     .await;
-    let quick = crate::Limits {
+    let quick = crate::EndpointLimits {
         attempts: 1,
         ..limits()
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::endpoints::Endpoints;
-use crate::limits::Limits;
+use crate::limits::EndpointLimits;
 use crate::testing::{Node, Reply};
 use akash_provider_core::types::Dec;
 use serde_json::Value;
@@ -34,7 +34,7 @@ async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
         other => Reply::Error(-32601, format!("no method {other}")),
     };
     let node = Node::start(answers).await;
-    let endpoints = Endpoints::new(&[&node.url], "local", Limits::default()).unwrap();
+    let endpoints = Endpoints::new(&[&node.url], "local", EndpointLimits::default()).unwrap();
     (node, Reader::new(endpoints))
 }
 
@@ -129,7 +129,8 @@ async fn refusal_after_a_lost_response_is_inconclusive() {
         (None, other) => Reply::Error(-32601, format!("no method {other}")),
     };
     let node = Node::start(answer.clone()).await;
-    let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
+    let reader =
+        |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", EndpointLimits::default()).unwrap());
     // The first response is lost, so the refusal of the second attempt is inconclusive.
     let uncertain = reader(&[&node.url]).broadcast(vec![1]).await.unwrap_err();
     assert_eq!(uncertain.kind(), ErrorKind::Unavailable, "{uncertain}");
@@ -183,7 +184,8 @@ async fn second_node_is_queried_if_the_gas_is_too_high() {
         .await
     };
     let (liar, honest) = (node(50_000_000_000).await, node(125_000).await);
-    let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
+    let reader =
+        |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", EndpointLimits::default()).unwrap());
     // Independent of the order of the two nodes.
     for urls in [[&liar.url, &honest.url], [&honest.url, &liar.url]] {
         for _ in 0..3 {

@@ -1,7 +1,7 @@
 //! State of the chain that the planner needs before it sends: the newest block, the signing account, the gas
 //! price.
 
-use super::{Action, PlannerConfig, backoff};
+use super::{PlannerAction, PlannerConfig, backoff};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
@@ -99,16 +99,16 @@ impl ChainState {
     }
 
     /// Adds the queries that are due for the newest block, the account and the gas prices.
-    pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
+    pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<PlannerAction>) {
         if self.tip.start_query(now) {
-            out.push(Action::FetchBlock);
+            out.push(PlannerAction::FetchBlock);
         }
         let learn = self.account.value.is_none() || needs_sequence;
         if learn && self.account.start_query(now) {
-            out.push(Action::FetchAccount);
+            out.push(PlannerAction::FetchAccount);
         }
         if self.prices.value.is_none() && self.prices.start_query(now) {
-            out.push(Action::FetchPrices);
+            out.push(PlannerAction::FetchPrices);
         }
     }
 

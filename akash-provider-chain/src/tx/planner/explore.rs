@@ -149,21 +149,21 @@ impl World {
         }
     }
 
-    fn step(&mut self, input: Input) {
-        let queued: Vec<Request> = self.planner.queue.values().cloned().collect();
+    fn step(&mut self, input: PlannerInput) {
+        let queued: Vec<QueuedMsgs> = self.planner.queue.values().cloned().collect();
         let actions = self.planner.step(Mono(self.now), input);
         self.check_order(&queued);
         let mut priority = 0;
         for action in actions {
             match action {
-                Action::Reply(ticket, outcome) => self.reply(ticket, &outcome),
-                Action::FetchBlock => self.in_flight.push(InFlight::Block),
-                Action::FetchAccount => self.in_flight.push(InFlight::Account),
-                Action::FetchPrices => self.in_flight.push(InFlight::Prices),
-                Action::Simulate(id, draft) => self.in_flight.push(InFlight::Simulate(id, draft)),
-                Action::Find(id, draft) => self.in_flight.push(InFlight::Find(id, draft)),
-                Action::FetchObject(id, msg) => self.in_flight.push(InFlight::FetchObject(id, msg)),
-                Action::Send(id, draft) => {
+                PlannerAction::Reply(ticket, outcome) => self.reply(ticket, &outcome),
+                PlannerAction::FetchBlock => self.in_flight.push(InFlight::Block),
+                PlannerAction::FetchAccount => self.in_flight.push(InFlight::Account),
+                PlannerAction::FetchPrices => self.in_flight.push(InFlight::Prices),
+                PlannerAction::Simulate(id, draft) => self.in_flight.push(InFlight::Simulate(id, draft)),
+                PlannerAction::Find(id, draft) => self.in_flight.push(InFlight::Find(id, draft)),
+                PlannerAction::FetchObject(id, msg) => self.in_flight.push(InFlight::FetchObject(id, msg)),
+                PlannerAction::Send(id, draft) => {
                     let of = draft.msgs.iter().map(Msg::priority).min().unwrap();
                     if of < priority {
                         self.fail("sent after a less urgent transaction".to_owned());
@@ -192,16 +192,16 @@ impl World {
     }
 
     /// Checks that no call was dispatched before a more urgent call.
-    fn check_order(&mut self, before: &[Request]) {
+    fn check_order(&mut self, before: &[QueuedMsgs]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
         let flying: Vec<Ticket> = flying.map(|m| m.ticket).collect();
-        let gone = |r: &&Request| flying.contains(&r.ticket);
-        let urgency = |r: &Request| r.msgs.iter().map(Msg::priority).min().unwrap();
+        let gone = |r: &&QueuedMsgs| flying.contains(&r.ticket);
+        let urgency = |r: &QueuedMsgs| r.msgs.iter().map(Msg::priority).min().unwrap();
         let Some(least) = before.iter().filter(gone).map(urgency).max() else {
             return;
         };
-        let stuck = |r: &Request| urgency(r) < least && withdrawn(&r.msgs).next().is_none();
+        let stuck = |r: &QueuedMsgs| urgency(r) < least && withdrawn(&r.msgs).next().is_none();
         if self.planner.flights.len() >= self.planner.config.flights_max && waiting.values().any(stuck) {
             self.fail("a more urgent call stays in the queue".to_owned());
         }
@@ -354,23 +354,23 @@ impl World {
         }
         let included = next.make_block();
         if !reported {
-            next.step(Input::Tick);
+            next.step(PlannerInput::Tick);
             return next;
         }
-        let found: Vec<Input> = included
+        let found: Vec<PlannerInput> = included
             .iter()
             .filter_map(|draft| {
                 let flights = next.planner.flights.iter();
                 let mut of = flights.filter(|(_, f)| f.draft.as_ref() == Some(draft));
                 let (id, _) = of.next()?;
-                Some(Input::Found(*id, Ok(next.included(draft, 0))))
+                Some(PlannerInput::Found(*id, Ok(next.included(draft, 0))))
             })
             .collect();
         for input in found {
             next.step(input);
         }
         let block = next.info();
-        next.step(Input::ObservedBlock {
+        next.step(PlannerInput::ObservedBlock {
             block,
             is_newest: true,
             is_complete: true,
@@ -392,8 +392,8 @@ impl World {
         };
         match &in_flight {
             InFlight::Block => {
-                add("answered", false, &|w| w.step(Input::Block(Ok(w.info()))));
-                add("lost", true, &|w| w.step(Input::Block(Err(unavailable()))));
+                add("answered", false, &|w| w.step(PlannerInput::Block(Ok(w.info()))));
+                add("lost", true, &|w| w.step(PlannerInput::Block(Err(unavailable()))));
             }
             InFlight::Account => add("answered", false, &|w| {
                 let account = Account {
@@ -402,9 +402,11 @@ impl World {
                     number: 9,
                     sequence: w.sequence,
                 };
-                w.step(Input::Account(Ok(Some(account))));
+                w.step(PlannerInput::Account(Ok(Some(account))));
             }),
-            InFlight::Prices => add("answered", false, &|w| w.step(Input::Prices(Ok(Vec::new())))),
+            InFlight::Prices => add("answered", false, &|w| {
+                w.step(PlannerInput::Prices(Ok(Vec::new())))
+            }),
             InFlight::Simulate(id, draft) => {
                 add("answered", false, &|w| {
                     let response = match w.would_fail(&draft.msgs) {
@@ -413,10 +415,10 @@ impl World {
                             log: format!("market {number}"),
                         },
                     };
-                    w.step(Input::Simulated(*id, Ok(response)));
+                    w.step(PlannerInput::Simulated(*id, Ok(response)));
                 });
                 add("lost", true, &|w| {
-                    w.step(Input::Simulated(*id, Err(unavailable())))
+                    w.step(PlannerInput::Simulated(*id, Err(unavailable())))
                 });
             }
             InFlight::Send(id, draft) => {
@@ -429,19 +431,21 @@ impl World {
             }
             InFlight::Find(id, draft) => {
                 add("answered", false, &|w| {
-                    w.step(Input::Found(*id, Ok(w.included(draft, 0))))
+                    w.step(PlannerInput::Found(*id, Ok(w.included(draft, 0))))
                 });
                 add("lagging", true, &|w| {
-                    w.step(Input::Found(*id, Ok(w.included(draft, 1))))
+                    w.step(PlannerInput::Found(*id, Ok(w.included(draft, 1))))
                 });
-                add("lost", true, &|w| w.step(Input::Found(*id, Err(unavailable()))));
+                add("lost", true, &|w| {
+                    w.step(PlannerInput::Found(*id, Err(unavailable())))
+                });
             }
             InFlight::FetchObject(id, msg) => {
                 add("answered", false, &|w| {
-                    w.step(Input::Object(*id, Ok(w.object_state(msg, 0))))
+                    w.step(PlannerInput::Object(*id, Ok(w.object_state(msg, 0))))
                 });
                 add("lagging", true, &|w| {
-                    w.step(Input::Object(*id, Ok(w.object_state(msg, 1))))
+                    w.step(PlannerInput::Object(*id, Ok(w.object_state(msg, 1))))
                 });
             }
         }
@@ -453,7 +457,7 @@ impl World {
             return self.refuse(id, draft, code.number);
         }
         let response = response.filter(|_| has_response).ok_or_else(unavailable);
-        self.step(Input::Sent(id, response));
+        self.step(PlannerInput::Sent(id, response));
     }
 
     fn refuse(&mut self, id: FlightId, draft: &Draft, number: u32) {
@@ -466,7 +470,7 @@ impl World {
             code: Code::new("sdk", number),
             log: "refused".to_owned(),
         };
-        self.step(Input::Sent(id, Ok(response)));
+        self.step(PlannerInput::Sent(id, Ok(response)));
     }
 
     fn successors(&self) -> Vec<(String, Self)> {
@@ -476,7 +480,7 @@ impl World {
             next.script = rest.to_vec();
             next.made.push(call.clone());
             let (ticket, msgs) = (self.made.len() as Ticket, call.clone());
-            next.step(Input::Submit { ticket, msgs });
+            next.step(PlannerInput::Submit { ticket, msgs });
             out.push((format!("call {ticket}"), next));
         }
         for at in 0..self.in_flight.len() {
@@ -507,7 +511,7 @@ impl World {
 
     /// Returns a problem if the planner waits for a response, but no call to the node is pending.
     fn missing_call(&self) -> Option<String> {
-        use flight::{Check, Phase};
+        use flight::{Check, FlightPhase};
         let planner = &self.planner;
         let needs = [InFlight::Block, InFlight::Account, InFlight::Prices];
         let needs = planner.chain.pending().into_iter().zip(needs).collect::<Vec<_>>();
@@ -517,25 +521,27 @@ impl World {
         {
             return Some(format!("waits for a response without a pending call: {need:?}"));
         }
-        let is_waiting = |phase: &Phase| match phase {
-            Phase::Estimating { is_pending, .. } | Phase::Waiting { is_pending, .. } => *is_pending,
-            Phase::Sending | Phase::Explaining { .. } => true,
-            Phase::Ready { .. } => false,
-            Phase::Checking { step, .. } => *step != Check::Start,
+        let is_waiting = |phase: &FlightPhase| match phase {
+            FlightPhase::Estimating { is_pending, .. } | FlightPhase::Waiting { is_pending, .. } => {
+                *is_pending
+            }
+            FlightPhase::Sending | FlightPhase::Explaining { .. } => true,
+            FlightPhase::Ready { .. } => false,
+            FlightPhase::Checking { step, .. } => *step != Check::Start,
         };
-        let is_answer = |id: FlightId, phase: &Phase, in_flight: &InFlight| match (phase, in_flight) {
-            (Phase::Estimating { .. }, InFlight::Simulate(of, _))
-            | (Phase::Sending, InFlight::Send(of, _))
+        let is_answer = |id: FlightId, phase: &FlightPhase, in_flight: &InFlight| match (phase, in_flight) {
+            (FlightPhase::Estimating { .. }, InFlight::Simulate(of, _))
+            | (FlightPhase::Sending, InFlight::Send(of, _))
             | (
-                Phase::Waiting { .. }
-                | Phase::Checking {
+                FlightPhase::Waiting { .. }
+                | FlightPhase::Checking {
                     step: Check::Finding, ..
                 },
                 InFlight::Find(of, _),
             )
             | (
-                Phase::Explaining { .. }
-                | Phase::Checking {
+                FlightPhase::Explaining { .. }
+                | FlightPhase::Checking {
                     step: Check::FetchingObject { .. },
                     ..
                 },
@@ -699,13 +705,13 @@ fn exploration_detects_a_second_nonce() {
         price: GasConfig::default().price(1, Dec::ZERO),
         account_number: 9,
     };
-    world.step(Input::Submit {
+    world.step(PlannerInput::Submit {
         ticket: 0,
         msgs: bid(1),
     });
     let later = (world.time.0 + 60_000) * 1_000_000;
     let request = world.planner.queue.pop_first().unwrap().1;
-    let flight = Flight::new(vec![request], 1, flight::Phase::Sending, None);
+    let flight = Flight::new(vec![request], 1, flight::FlightPhase::Sending, None);
     world.planner.flights.insert(1, flight);
     world.sends(1, sent(later));
     assert_eq!(world.violation(), None);

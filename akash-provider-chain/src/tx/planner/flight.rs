@@ -1,11 +1,11 @@
 //! Transaction in flight.
 
-use super::{Draft, Request};
+use super::{Draft, QueuedMsgs};
 use akash_provider_core::types::{DeploymentId, Mono, Msg, TxOutcome};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(super) enum FlightPhase {
     /// The gas is unknown. A simulation is due at `at`, or running.
     Estimating { at: Mono, is_pending: bool },
     /// The simulation was refused. The planner queries the object that the message affects, to find the
@@ -39,9 +39,9 @@ pub(super) enum Check {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
     /// Calls of the transaction: one call, or several withdrawals.
-    pub(super) members: Vec<Request>,
+    pub(super) members: Vec<QueuedMsgs>,
     pub(super) priority: u8,
-    pub(super) phase: Phase,
+    pub(super) phase: FlightPhase,
     /// Estimated gas of the transaction.
     pub(super) gas: Option<u64>,
     /// Draft that was sent last.
@@ -68,7 +68,7 @@ impl Flight {
     /// Lowers all stored heights to at most `to`, because later blocks belong to a false chain.
     pub(super) fn lower_heights(&mut self, to: u64) {
         let searched_at = match &mut self.phase {
-            Phase::Waiting { searched_at, .. } => searched_at,
+            FlightPhase::Waiting { searched_at, .. } => searched_at,
             _ => &mut None,
         };
         let heights = [&mut self.absent_until, &mut self.accepted_at, searched_at];
@@ -77,7 +77,7 @@ impl Flight {
         }
     }
 
-    pub(super) fn new(members: Vec<Request>, priority: u8, phase: Phase, gas: Option<u64>) -> Self {
+    pub(super) fn new(members: Vec<QueuedMsgs>, priority: u8, phase: FlightPhase, gas: Option<u64>) -> Self {
         Self {
             members,
             priority,
@@ -108,7 +108,7 @@ impl Flight {
     }
 
     pub(super) fn may_have_been_sent(&self) -> bool {
-        self.perhaps_sent || matches!(self.phase, Phase::Sending)
+        self.perhaps_sent || matches!(self.phase, FlightPhase::Sending)
     }
 
     /// Returns [`TxOutcome::Unknown`] if the transaction may have been sent, otherwise `None`.

@@ -2,8 +2,8 @@
 //! checking these transactions.
 
 use super::chain_state::Tip;
-use super::flight::{Check, Flight, Phase};
-use super::{Action, Draft, FlightId, Planner, Request, backoff, failure, withdrawn};
+use super::flight::{Check, Flight, FlightPhase};
+use super::{Draft, FlightId, Planner, PlannerAction, QueuedMsgs, backoff, failure, withdrawn};
 use crate::gas::{Shape, generous_limit};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::{DeploymentId, Msg};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 impl Planner {
     /// Performs all due work of the planner, and adds the actions to `out`.
-    pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn pump(&mut self, out: &mut Vec<PlannerAction>) {
         if self.stopped {
             return;
         }
@@ -46,16 +46,16 @@ impl Planner {
     }
 
     /// Replies to calls that have reached their time limit.
-    fn give_up(&mut self, out: &mut Vec<Action>) {
+    fn give_up(&mut self, out: &mut Vec<PlannerAction>) {
         let (now, config) = (self.now, &self.config);
         let why = self.chain.problem().unwrap_or("too many transactions in flight");
         let why = format!("transaction not sent in time: {why}");
-        let late = |r: &Request| now.since(r.since) >= config.unsent_max;
+        let late = |r: &QueuedMsgs| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
         self.queue.retain(|_, request| {
             let late = late(request);
             if late {
-                out.push(Action::Reply(request.ticket, not_sent()));
+                out.push(PlannerAction::Reply(request.ticket, not_sent()));
             }
             !late
         });
@@ -82,7 +82,7 @@ impl Planner {
                 flight
                     .members
                     .iter()
-                    .map(|m| Action::Reply(m.ticket, outcome.clone())),
+                    .map(|m| PlannerAction::Reply(m.ticket, outcome.clone())),
             );
             false
         });
@@ -103,9 +103,9 @@ impl Planner {
             if self.flights.len() >= self.config.flights_max {
                 return;
             }
-            let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
+            let free = |r: &QueuedMsgs| withdrawn(&r.msgs).all(|d| !busy.contains(d));
             // A withdrawal is not urgent, and waits for others to share its transaction.
-            let fresh = |r: &Request| self.now.since(r.since) < self.config.shared_wait && shareable(r);
+            let fresh = |r: &QueuedMsgs| self.now.since(r.since) < self.config.shared_wait && shareable(r);
             if !self.queue.get(&key).is_some_and(|r| free(r) && !fresh(r)) {
                 continue;
             }
@@ -119,10 +119,10 @@ impl Planner {
                 vec![request]
             };
             let height = self.chain.height().unwrap_or(0);
-            let mut flight = Flight::new(members, key.0, Phase::Ready { at: self.now }, None);
+            let mut flight = Flight::new(members, key.0, FlightPhase::Ready { at: self.now }, None);
             flight.gas = self.estimates.get(&flight.msgs(), height);
             if flight.gas.is_none() {
-                flight.phase = Phase::Estimating {
+                flight.phase = FlightPhase::Estimating {
                     at: self.now,
                     is_pending: false,
                 };
@@ -134,7 +134,7 @@ impl Planner {
 
     /// Removes from the queue the withdrawals that can share a transaction with `first`. Returns `first` and
     /// these withdrawals.
-    fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
+    fn batch_mates(&mut self, first: QueuedMsgs, busy: &mut BTreeSet<DeploymentId>) -> Vec<QueuedMsgs> {
         let mut members = vec![first];
         let others: Vec<_> = self
             .queue
@@ -146,7 +146,7 @@ impl Planner {
             if members.len() >= self.config.shared_max {
                 break;
             }
-            let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
+            let free = |r: &QueuedMsgs| withdrawn(&r.msgs).all(|d| !busy.contains(d));
             if self.queue.get(&key).is_some_and(free)
                 && let Some(request) = self.queue.remove(&key)
             {
@@ -158,20 +158,22 @@ impl Planner {
     }
 
     /// Returns the transactions in flight in a `wanted` phase, sorted by priority and age.
-    fn in_order(&self, wanted: impl Fn(&Phase) -> bool) -> Vec<FlightId> {
+    fn in_order(&self, wanted: impl Fn(&FlightPhase) -> bool) -> Vec<FlightId> {
         let mut ids: Vec<_> = self.flights.iter().filter(|(_, f)| wanted(&f.phase)).collect();
         ids.sort_by_key(|(id, f)| (f.priority, **id));
         ids.into_iter().map(|(id, _)| *id).collect()
     }
 
-    fn estimate(&mut self, tip: Tip, out: &mut Vec<Action>) {
+    fn estimate(&mut self, tip: Tip, out: &mut Vec<PlannerAction>) {
         let now = self.now;
-        let running = self.in_order(|p| matches!(p, Phase::Estimating { is_pending: true, .. }));
+        let running = self.in_order(|p| matches!(p, FlightPhase::Estimating { is_pending: true, .. }));
         let mut room = self.config.simulations_max.saturating_sub(running.len());
         let shape = |f: &Flight| Shape::for_messages(&f.msgs());
         let shapes = running.iter().filter_map(|id| self.flights.get(id));
         let mut shapes: BTreeSet<Shape> = shapes.filter_map(shape).collect();
-        for id in self.in_order(|p| matches!(p, Phase::Estimating { at, is_pending: false } if *at <= now)) {
+        for id in
+            self.in_order(|p| matches!(p, FlightPhase::Estimating { at, is_pending: false } if *at <= now))
+        {
             let Some(flight) = self.flights.get_mut(&id) else {
                 continue;
             };
@@ -181,7 +183,7 @@ impl Planner {
                 && let Some(gas) = estimate
             {
                 flight.gas = Some(gas);
-                flight.phase = Phase::Ready { at: now };
+                flight.phase = FlightPhase::Ready { at: now };
                 continue;
             }
             // One simulation per shape is sufficient. The others wait for its result.
@@ -194,20 +196,20 @@ impl Planner {
             };
             room -= 1;
             if let Some(flight) = self.flights.get_mut(&id) {
-                flight.phase = Phase::Estimating {
+                flight.phase = FlightPhase::Estimating {
                     at: now,
                     is_pending: true,
                 };
-                out.push(Action::Simulate(id, draft));
+                out.push(PlannerAction::Simulate(id, draft));
             }
         }
     }
 
-    fn send(&mut self, tip: Tip, out: &mut Vec<Action>) {
+    fn send(&mut self, tip: Tip, out: &mut Vec<PlannerAction>) {
         let now = self.now;
-        for id in self.in_order(|p| matches!(p, Phase::Ready { at } if *at <= now)) {
+        for id in self.in_order(|p| matches!(p, FlightPhase::Ready { at } if *at <= now)) {
             // With sequences, transactions are sent one by one: a refusal would invalidate the later ones.
-            let sending = |p: &Phase| matches!(p, Phase::Sending);
+            let sending = |p: &FlightPhase| matches!(p, FlightPhase::Sending);
             if self.sequencer.is_ordered() && !self.in_order(sending).is_empty() {
                 return;
             }
@@ -226,14 +228,14 @@ impl Planner {
                 continue;
             }
             if let Some(flight) = self.flights.get_mut(&id) {
-                flight.phase = Phase::Sending;
+                flight.phase = FlightPhase::Sending;
                 flight.delay_reason = None;
                 if !flight.perhaps_sent {
                     // Earlier blocks cannot contain the transaction.
                     flight.absent_until = Some(tip.height);
                 }
                 flight.draft = Some(draft.clone());
-                out.push(Action::Send(id, draft));
+                out.push(PlannerAction::Send(id, draft));
             }
         }
     }
@@ -259,7 +261,7 @@ impl Planner {
         }
         let at = self.delay(id, why.to_string());
         if let Some(flight) = self.flights.get_mut(&id) {
-            flight.phase = Phase::Ready { at };
+            flight.phase = FlightPhase::Ready { at };
         }
         false
     }
@@ -288,7 +290,13 @@ impl Planner {
 
     /// Creates a draft of a transaction. Returns `None` if the account, the gas prices or the nonce are
     /// unknown, or if no gas price of the node is acceptable.
-    fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
+    fn draft(
+        &mut self,
+        id: FlightId,
+        gas_limit: u64,
+        tip: Tip,
+        out: &mut Vec<PlannerAction>,
+    ) -> Option<Draft> {
         let account_number = self.chain.account()?;
         let price = self.config.gas.price_at(self.chain.prices()?);
         let price = match price {
@@ -314,34 +322,34 @@ impl Planner {
 
     /// Tracks sent transactions: searches for them in new blocks, sends them again after
     /// [`resend_blocks`](super::PlannerConfig::resend_blocks), and checks expired transactions.
-    fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
+    fn follow(&mut self, tip: Tip, out: &mut Vec<PlannerAction>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
             let Some(draft) = &flight.draft else { continue };
             match flight.phase {
-                Phase::Waiting {
+                FlightPhase::Waiting {
                     is_pending: false, ..
                 } if expired_for_all(draft, tip, lag) => {
-                    flight.phase = Phase::Checking {
+                    flight.phase = FlightPhase::Checking {
                         at: now,
                         step: Check::Finding,
                     };
-                    out.push(Action::Find(*id, draft.clone()));
+                    out.push(PlannerAction::Find(*id, draft.clone()));
                 }
-                Phase::Waiting {
+                FlightPhase::Waiting {
                     is_pending: false,
                     searched_at,
                 } if searched_at
                     .max(flight.absent_until)
                     .is_none_or(|at| at < tip.height) =>
                 {
-                    flight.phase = Phase::Waiting {
+                    flight.phase = FlightPhase::Waiting {
                         searched_at: Some(tip.height),
                         is_pending: true,
                     };
-                    out.push(Action::Find(*id, draft.clone()));
+                    out.push(PlannerAction::Find(*id, draft.clone()));
                 }
-                Phase::Waiting {
+                FlightPhase::Waiting {
                     is_pending: false, ..
                 } => {
                     // Nodes drop transactions: after a restart, or when the mempool is full.
@@ -349,18 +357,18 @@ impl Planner {
                         .accepted_at
                         .is_some_and(|at| tip.height >= at + resend_after);
                     if late && !draft.expiry.has_passed(tip.height, tip.time) {
-                        flight.phase = Phase::Ready { at: now };
+                        flight.phase = FlightPhase::Ready { at: now };
                     }
                 }
-                Phase::Checking {
+                FlightPhase::Checking {
                     at,
                     step: Check::Start,
                 } if at <= now => {
-                    flight.phase = Phase::Checking {
+                    flight.phase = FlightPhase::Checking {
                         at,
                         step: Check::Finding,
                     };
-                    out.push(Action::Find(*id, draft.clone()));
+                    out.push(PlannerAction::Find(*id, draft.clone()));
                 }
                 _ => {}
             }
@@ -372,14 +380,14 @@ impl Planner {
         &mut self,
         id: FlightId,
         outcome: &Result<akash_provider_core::types::TxOutcome, akash_provider_core::error::Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<PlannerAction>,
     ) {
         if let Some(flight) = self.flights.remove(&id) {
             out.extend(
                 flight
                     .members
                     .iter()
-                    .map(|m| Action::Reply(m.ticket, outcome.clone())),
+                    .map(|m| PlannerAction::Reply(m.ticket, outcome.clone())),
             );
         }
     }
@@ -397,6 +405,6 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
 
 /// Returns true for a request with exactly one withdrawal, unless the request must be sent alone. After a
 /// shared transaction failed, each of its requests is sent alone.
-fn shareable(request: &Request) -> bool {
+fn shareable(request: &QueuedMsgs) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

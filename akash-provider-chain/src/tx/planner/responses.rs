@@ -4,9 +4,9 @@ use super::super::api::{Code, IncludedTx, Simulation, Submission};
 use super::super::code::{is_panic, rejected, shortened};
 use super::super::object_state::ObjectState;
 use super::chain_state::Tip;
-use super::flight::{Check, Flight, Phase};
-use super::{Action, FlightId, Planner, backoff, failure};
-use crate::signer::{Ordering, Price};
+use super::flight::{Check, Flight, FlightPhase};
+use super::{FlightId, Planner, PlannerAction, backoff, failure};
+use crate::signer::{Ordering, TxFee};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
@@ -104,7 +104,7 @@ impl Planner {
         &mut self,
         id: FlightId,
         response: Result<Simulation, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<PlannerAction>,
     ) {
         let (now, height) = (self.now, self.chain.height().unwrap_or(0));
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -118,7 +118,7 @@ impl Planner {
                     // The result is not trusted, and is not stored for other transactions of this shape.
                     let at = self.delay(id, why.to_string());
                     if let Some(flight) = self.flights.get_mut(&id) {
-                        flight.phase = Phase::Estimating {
+                        flight.phase = FlightPhase::Estimating {
                             at,
                             is_pending: false,
                         };
@@ -129,7 +129,7 @@ impl Planner {
                 let used = used.max(flight.gas.unwrap_or(0));
                 flight.gas = Some(used);
                 flight.failures = 0;
-                flight.phase = Phase::Ready { at: now };
+                flight.phase = FlightPhase::Ready { at: now };
                 self.estimates.put(&msgs, used, height);
             }
             Ok(Simulation::Refused { log } | Simulation::Unpaid { log, .. }) if flight.members.len() > 1 => {
@@ -152,22 +152,22 @@ impl Planner {
                 // With sequences, another transaction of the account may have been included first.
                 if self.sequencer.is_ordered() && flight.replaced == 0 {
                     flight.replaced += 1;
-                    flight.phase = Phase::Estimating {
+                    flight.phase = FlightPhase::Estimating {
                         at: now.plus(backoff(1)),
                         is_pending: false,
                     };
                     return self.sequencer.invalidate();
                 }
                 let first = flight.msgs().first().cloned();
-                flight.phase = Phase::Explaining { log };
-                out.extend(first.map(|msg| Action::FetchObject(id, msg)));
+                flight.phase = FlightPhase::Explaining { log };
+                out.extend(first.map(|msg| PlannerAction::FetchObject(id, msg)));
             }
             Err(_) => {
                 flight.failures += 1;
                 flight.phase = if flight.failures >= SIMULATIONS_MAX {
-                    Phase::Ready { at: now }
+                    FlightPhase::Ready { at: now }
                 } else {
-                    Phase::Estimating {
+                    FlightPhase::Estimating {
                         at: now.plus(backoff(flight.failures)),
                         is_pending: false,
                     }
@@ -180,13 +180,13 @@ impl Planner {
         &mut self,
         id: FlightId,
         response: Result<Submission, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<PlannerAction>,
     ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        let waiting = Phase::Waiting {
+        let waiting = FlightPhase::Waiting {
             searched_at: None,
             is_pending: false,
         };
@@ -200,7 +200,7 @@ impl Planner {
                 flight.accepted_at = self.chain.height();
                 flight.failures += u32::from(full);
                 flight.phase = if full {
-                    Phase::Ready {
+                    FlightPhase::Ready {
                         at: now.plus(backoff(flight.failures)),
                     }
                 } else {
@@ -215,7 +215,7 @@ impl Planner {
             Err(_) => {
                 flight.perhaps_sent = true;
                 flight.failures += 1;
-                flight.phase = Phase::Ready {
+                flight.phase = FlightPhase::Ready {
                     at: now.plus(backoff(flight.failures)),
                 };
                 // After the expiry a node can only refuse the transaction, so the planner searches for it.
@@ -226,7 +226,7 @@ impl Planner {
                         .is_some_and(|d| d.expiry.has_passed(t.height, t.time))
                 };
                 if self.chain.tip().is_some_and(expired) {
-                    flight.phase = Phase::Waiting {
+                    flight.phase = FlightPhase::Waiting {
                         searched_at: None,
                         is_pending: false,
                     };
@@ -246,7 +246,7 @@ impl Planner {
         flight.accepted_at = height;
         self.proven = true;
         flight.failures = 0;
-        flight.phase = Phase::Waiting {
+        flight.phase = FlightPhase::Waiting {
             searched_at,
             is_pending: false,
         };
@@ -256,7 +256,7 @@ impl Planner {
     }
 
     /// Handles the refusal of a transaction, if no node has accepted the transaction.
-    fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
+    fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<PlannerAction>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
@@ -281,17 +281,17 @@ impl Planner {
             _ => {}
         }
         flight.draft = None;
-        flight.phase = Phase::Ready { at: now };
+        flight.phase = FlightPhase::Ready { at: now };
         match reaction {
             Reaction::Again => {
                 flight.failures += 1;
-                flight.phase = Phase::Ready {
+                flight.phase = FlightPhase::Ready {
                     at: now.plus(backoff(flight.failures)),
                 };
             }
             Reaction::Renew => {
                 flight.replaced += 1;
-                flight.phase = Phase::Ready {
+                flight.phase = FlightPhase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
                 // The timeout is based on the newest known block, which may be outdated.
@@ -299,7 +299,7 @@ impl Planner {
             }
             Reaction::Relearn => {
                 flight.replaced += 1;
-                flight.phase = Phase::Ready {
+                flight.phase = FlightPhase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
                 self.chain.clear_account();
@@ -330,7 +330,7 @@ impl Planner {
         flight.draft = None;
         flight.perhaps_sent = false;
         flight.accepted_at = None;
-        flight.phase = Phase::Estimating {
+        flight.phase = FlightPhase::Estimating {
             at,
             is_pending: false,
         };
@@ -342,7 +342,7 @@ impl Planner {
         &mut self,
         id: FlightId,
         response: Result<Option<IncludedTx>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<PlannerAction>,
     ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -354,8 +354,8 @@ impl Planner {
             Err(_) => false,
         };
         match &mut flight.phase {
-            Phase::Waiting { is_pending, .. } => *is_pending = false,
-            Phase::Checking { at, step } => {
+            FlightPhase::Waiting { is_pending, .. } => *is_pending = false,
+            FlightPhase::Checking { at, step } => {
                 *at = now;
                 *step = Check::FetchingObject { absent };
                 out.extend(
@@ -363,11 +363,14 @@ impl Planner {
                         .msgs()
                         .first()
                         .cloned()
-                        .map(|msg| Action::FetchObject(id, msg)),
+                        .map(|msg| PlannerAction::FetchObject(id, msg)),
                 );
             }
             // Late response: the phase has changed.
-            Phase::Estimating { .. } | Phase::Explaining { .. } | Phase::Ready { .. } | Phase::Sending => {}
+            FlightPhase::Estimating { .. }
+            | FlightPhase::Explaining { .. }
+            | FlightPhase::Ready { .. }
+            | FlightPhase::Sending => {}
         }
     }
 
@@ -375,13 +378,13 @@ impl Planner {
     ///
     /// Returns `None` for an unknown draft, and for a transaction with a refused nonce. A refused nonce costs
     /// no fee.
-    pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
+    pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&TxFee> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);
         (!is_refused_nonce).then_some(&draft.price)
     }
 
-    fn included(&mut self, id: FlightId, included: &IncludedTx, out: &mut Vec<Action>) {
+    fn included(&mut self, id: FlightId, included: &IncludedTx, out: &mut Vec<PlannerAction>) {
         let Some(code) = &included.failure else {
             let outcome = TxOutcome::Committed {
                 height: included.height,
@@ -405,14 +408,14 @@ impl Planner {
         &mut self,
         id: FlightId,
         response: Result<ObjectState, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<PlannerAction>,
     ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
         match flight.phase.clone() {
-            Phase::Explaining { log } => {
+            FlightPhase::Explaining { log } => {
                 let error = match (response, flight.msgs().first()) {
                     (Ok(ObjectState::Impossible(error)), _) => error,
                     (Ok(ObjectState::Done { .. }), Some(Msg::CreateBid { .. })) => TxError::BidExists,
@@ -426,7 +429,7 @@ impl Planner {
                     // The chain possibly lacks unordered transactions. A simulation returns no code for this
                     // error, but sending does.
                     flight.gas = None;
-                    flight.phase = Phase::Ready { at: now };
+                    flight.phase = FlightPhase::Ready { at: now };
                     return;
                 }
                 let is_bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
@@ -434,7 +437,7 @@ impl Planner {
                     // A node behind the others may still lack the order.
                     flight.unexplained += 1;
                     let at = now.plus(backoff(flight.unexplained));
-                    flight.phase = Phase::Estimating {
+                    flight.phase = FlightPhase::Estimating {
                         at,
                         is_pending: false,
                     };
@@ -448,7 +451,7 @@ impl Planner {
                 };
                 self.reply(id, &Ok(outcome), out);
             }
-            Phase::Checking {
+            FlightPhase::Checking {
                 step: Check::FetchingObject { absent },
                 ..
             } => match response {
@@ -462,7 +465,7 @@ impl Planner {
                 Ok(ObjectState::Unclear) | Err(_) => {
                     flight.failures += 1;
                     let at = now.plus(backoff(flight.failures));
-                    flight.phase = Phase::Checking {
+                    flight.phase = FlightPhase::Checking {
                         at,
                         step: Check::Start,
                     };
@@ -474,7 +477,7 @@ impl Planner {
 
     /// Handles an expired transaction. A recent transaction with an account sequence gets a new draft,
     /// because another transaction may have used the same sequence.
-    fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
+    fn expire(&mut self, id: FlightId, out: &mut Vec<PlannerAction>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
@@ -485,7 +488,7 @@ impl Planner {
             flight.draft = None;
             flight.perhaps_sent = false;
             flight.accepted_at = None;
-            flight.phase = Phase::Ready { at: now };
+            flight.phase = FlightPhase::Ready { at: now };
             return self.sequencer.invalidate();
         }
         let why = "transaction expired before it was included in a block".to_owned();
@@ -494,7 +497,7 @@ impl Planner {
 
     /// Handles a transaction that the chain refused. A shared transaction is split, because one call may be
     /// the reason.
-    fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
+    fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<PlannerAction>) {
         let Some(flight) = self.flights.get(&id) else {
             return;
         };

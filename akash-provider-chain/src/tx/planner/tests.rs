@@ -38,7 +38,7 @@ struct World {
     seed: u64,
     faults: Faults,
     /// Pending responses.
-    due: Vec<(u64, Input)>,
+    due: Vec<(u64, PlannerInput)>,
     submitted: BTreeMap<Ticket, Vec<Msg>>,
     replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
     sends: u32,
@@ -97,18 +97,18 @@ impl World {
     fn submit(&mut self, msgs: Vec<Msg>) -> Ticket {
         let ticket = self.submitted.len() as u64;
         self.submitted.insert(ticket, msgs.clone());
-        self.step(Input::Submit { ticket, msgs });
+        self.step(PlannerInput::Submit { ticket, msgs });
         ticket
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: PlannerInput) {
         for action in self.planner.step(Mono(self.now), input) {
             self.act(action);
         }
     }
 
     fn bytes(&self, draft: &Draft) -> Vec<u8> {
-        let account = signer::Account {
+        let account = signer::SigningAccount {
             key: &self.key,
             number: draft.account_number,
             chain_id: CHAIN,
@@ -117,19 +117,19 @@ impl World {
         signer::sign(&account, msgs, draft.ordering, &draft.price).bytes
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: PlannerAction) {
         let lost = self.strikes(self.faults.unanswered);
         let lag = self.draw(self.faults.lag + 1);
         let or_lost = |lost: bool| if lost { Err(unavailable()) } else { Ok(()) };
         let input = match action {
-            Action::Reply(ticket, outcome) => {
+            PlannerAction::Reply(ticket, outcome) => {
                 let before = self.replies.insert(ticket, outcome);
                 assert!(before.is_none(), "two replies to call {ticket}");
                 return;
             }
-            Action::FetchBlock => {
+            PlannerAction::FetchBlock => {
                 self.block_queries += 1;
-                Input::Block(or_lost(lost).map(|()| {
+                PlannerInput::Block(or_lost(lost).map(|()| {
                     let mut info = self.node.sync_info();
                     info.height -= lag.min(info.height - 1);
                     info.time = self.node.chain.market(|m| m.block_time(info.height)).unwrap();
@@ -137,9 +137,11 @@ impl World {
                     info
                 }))
             }
-            Action::FetchAccount => Input::Account(or_lost(lost).map(|()| Some(self.node.account()))),
-            Action::FetchPrices => Input::Prices(or_lost(lost).map(|()| self.node.prices())),
-            Action::Simulate(id, draft) => {
+            PlannerAction::FetchAccount => {
+                PlannerInput::Account(or_lost(lost).map(|()| Some(self.node.account())))
+            }
+            PlannerAction::FetchPrices => PlannerInput::Prices(or_lost(lost).map(|()| self.node.prices())),
+            PlannerAction::Simulate(id, draft) => {
                 self.simulations += 1;
                 let lost = lost || self.strikes(self.faults.unsimulated);
                 let bytes = self.bytes(&draft);
@@ -151,24 +153,24 @@ impl World {
                 } else {
                     self.node.simulate(&bytes)
                 };
-                Input::Simulated(id, or_lost(lost).map(|()| simulation))
+                PlannerInput::Simulated(id, or_lost(lost).map(|()| simulation))
             }
-            Action::Send(id, draft) => {
+            PlannerAction::Send(id, draft) => {
                 self.sends += 1;
                 self.fees.push(draft.price.fee.amount);
                 let bytes = self.bytes(&draft);
                 // The transaction of a lost response may have arrived.
                 let arrives = !lost || self.strikes(50);
                 let response = arrives.then(|| self.node.broadcast(&bytes));
-                Input::Sent(id, response.filter(|_| !lost).ok_or_else(unavailable))
+                PlannerInput::Sent(id, response.filter(|_| !lost).ok_or_else(unavailable))
             }
-            Action::Find(id, draft) => {
+            PlannerAction::Find(id, draft) => {
                 let hash = TxHash::new(&self.bytes(&draft));
-                Input::Found(id, or_lost(lost).map(|()| self.node.find(&hash, lag)))
+                PlannerInput::Found(id, or_lost(lost).map(|()| self.node.find(&hash, lag)))
             }
-            Action::FetchObject(id, msg) => {
+            PlannerAction::FetchObject(id, msg) => {
                 let response = object_state(&self.node.chain, &msg).now_or_never().unwrap();
-                Input::Object(
+                PlannerInput::Object(
                     id,
                     or_lost(lost).and_then(|()| response.map_err(|e| e.to_failure())),
                 )
@@ -204,7 +206,7 @@ impl World {
                 block_at = self.now + 500 + self.draw(5_500);
             }
             if self.now.is_multiple_of(1_000) {
-                self.step(Input::Tick);
+                self.step(PlannerInput::Tick);
             }
         }
     }
@@ -348,7 +350,7 @@ fn late_blocks_do_not_delay_queries_of_the_newest_block() {
             height: old.height + n / 10,
             ..old.clone()
         };
-        world.step(Input::ObservedBlock {
+        world.step(PlannerInput::ObservedBlock {
             block,
             is_newest: true,
             is_complete: true,
@@ -569,7 +571,7 @@ fn stop_distinguishes_sent_from_unsent_calls() {
         world.run(Duration::from_millis(50));
     }
     let unsent = world.submit(vec![Node::close(&world.node.lease(2))]);
-    world.step(Input::Stop);
+    world.step(PlannerInput::Stop);
     assert!(
         matches!(&world.replies[&sent], Ok(TxOutcome::Unknown { .. })),
         "{:?}",
@@ -584,7 +586,7 @@ fn stop_distinguishes_sent_from_unsent_calls() {
 fn dropped_call_is_not_sent() {
     let mut world = World::calm();
     let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
-    world.step(Input::Cancel { ticket });
+    world.step(PlannerInput::Cancel { ticket });
     world.run(Duration::from_secs(20));
     assert!(world.replies.is_empty() && world.node.executed.is_empty() && world.planner.is_idle());
 }

@@ -1,7 +1,7 @@
 //! Transaction writer with a simulated node, on a paused clock.
 
 use super::*;
-use crate::gas::{MemoryExpenses, Minute, Scope};
+use crate::gas::{CeilingScope, MemoryExpenses, Minute};
 use crate::private_key::PrivateKey;
 use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
@@ -349,7 +349,10 @@ async fn bids(
     let stop = CancellationToken::new();
     let mut config = PlannerConfig::new(CHAIN);
     // The fee of a bid is 3,750. Three quarters of the ceiling are available for bids: four bids.
-    config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
+    config
+        .gas
+        .ceilings
+        .change(CeilingScope::Hour, |most| most.fee = 20_000);
     let (writer, task) = TxWriter::new(
         api.clone(),
         signer(&LeadershipGate::new(true)),

@@ -132,7 +132,7 @@ impl MemoryDriver {
         let (lost, back) = (self.client(), self.client());
         Outage {
             start: Box::new(move || {
-                lost.fail_queries(crate::chain::Outage::UntilRestored);
+                lost.fail_queries(crate::chain::QueryOutage::UntilRestored);
                 lost.interrupt_events();
                 async {}.boxed()
             }),

@@ -1,6 +1,6 @@
 //! Queries of a chain in memory.
 
-use super::{MemoryChain, Outage, State, chain_dropped};
+use super::{MemoryChain, MemoryChainState, QueryOutage, chain_dropped};
 use crate::chain::{
     Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
 };
@@ -14,12 +14,12 @@ use crate::types::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-impl State {
+impl MemoryChainState {
     fn answering(&mut self, operation: &'static str) -> Result<&Market, Error> {
         let fails = match &mut self.outage {
             None => false,
-            Some(Outage::UntilRestored) => true,
-            Some(Outage::Next(left)) => {
+            Some(QueryOutage::UntilRestored) => true,
+            Some(QueryOutage::Next(left)) => {
                 let fails = *left > 0;
                 *left = left.saturating_sub(1);
                 fails

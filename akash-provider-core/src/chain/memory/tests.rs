@@ -159,11 +159,11 @@ async fn unsent_transactions_are_errors_and_are_never_included() {
 #[tokio::test]
 async fn queries_fail_the_injected_number_of_times() {
     let chain = chain();
-    chain.fail_queries(Outage::Next(2));
+    chain.fail_queries(QueryOutage::Next(2));
     for fails in [true, true, false] {
         assert_eq!(chain.params().await.is_err(), fails);
     }
-    chain.fail_queries(Outage::UntilRestored);
+    chain.fail_queries(QueryOutage::UntilRestored);
     for _ in 0..5 {
         assert_eq!(chain.params().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }

@@ -87,7 +87,7 @@ impl Operation {
 
 /// Number of calls for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Calls {
+pub struct LeaseCallCounts {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
     /// Number of calls that started while another call changed the same lease. The value is 0 if the caller
@@ -96,7 +96,7 @@ pub struct Calls {
     under_way: u32,
 }
 
-impl Calls {
+impl LeaseCallCounts {
     /// Returns the number of calls of one operation.
     #[must_use]
     pub fn of(&self, operation: Operation) -> u64 {
@@ -105,7 +105,7 @@ impl Calls {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fault {
+pub(super) enum InjectedFault {
     Fail(u32, ErrorKind),
     LoseAnswer(u32),
     Hang,
@@ -113,14 +113,14 @@ pub(super) enum Fault {
 
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    faults: BTreeMap<Operation, Fault>,
-    calls: BTreeMap<LeaseId, Calls>,
+    faults: BTreeMap<Operation, InjectedFault>,
+    calls: BTreeMap<LeaseId, LeaseCallCounts>,
     /// Leases with counted calls, in the order of the first call of each lease.
     counted: VecDeque<LeaseId>,
 }
 
 impl Script {
-    pub(super) fn set(&mut self, operation: Operation, fault: Fault) {
+    pub(super) fn set(&mut self, operation: Operation, fault: InjectedFault) {
         self.faults.insert(operation, fault);
     }
 
@@ -128,11 +128,11 @@ impl Script {
         self.faults.remove(&operation);
     }
 
-    pub(super) fn calls(&self, lease: &LeaseId) -> Calls {
+    pub(super) fn calls(&self, lease: &LeaseId) -> LeaseCallCounts {
         self.calls.get(lease).cloned().unwrap_or_default()
     }
 
-    pub(super) fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
+    pub(super) fn all_calls(&self) -> BTreeMap<LeaseId, LeaseCallCounts> {
         self.calls.clone()
     }
 
@@ -163,38 +163,40 @@ impl Script {
     }
 
     fn hangs(&self, operation: Operation) -> bool {
-        matches!(self.faults.get(&operation), Some(Fault::Hang))
+        matches!(self.faults.get(&operation), Some(InjectedFault::Hang))
     }
 
     fn failure(&mut self, operation: Operation) -> Option<ErrorKind> {
         match self.faults.get_mut(&operation) {
-            Some(Fault::Fail(left, kind)) if *left > 0 => {
+            Some(InjectedFault::Fail(left, kind)) if *left > 0 => {
                 *left -= 1;
                 Some(*kind)
             }
-            Some(Fault::Fail(..) | Fault::LoseAnswer(_) | Fault::Hang) | None => None,
+            Some(InjectedFault::Fail(..) | InjectedFault::LoseAnswer(_) | InjectedFault::Hang) | None => None,
         }
     }
 
     fn loses_response(&mut self, operation: Operation) -> bool {
         match self.faults.get_mut(&operation) {
-            Some(Fault::LoseAnswer(left)) if *left > 0 => {
+            Some(InjectedFault::LoseAnswer(left)) if *left > 0 => {
                 *left -= 1;
                 true
             }
-            Some(Fault::Fail(..) | Fault::LoseAnswer(_) | Fault::Hang) | None => false,
+            Some(InjectedFault::Fail(..) | InjectedFault::LoseAnswer(_) | InjectedFault::Hang) | None => {
+                false
+            }
         }
     }
 }
 
 /// Call in progress. Dropping the value ends the call.
-pub(super) struct Call<'a> {
+pub(super) struct ActiveCall<'a> {
     cluster: &'a MemoryCluster,
     operation: Operation,
     lease: Option<&'a LeaseId>,
 }
 
-impl Drop for Call<'_> {
+impl Drop for ActiveCall<'_> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.filter(|_| self.operation.is_exclusive()) else {
             return;
@@ -205,7 +207,7 @@ impl Drop for Call<'_> {
     }
 }
 
-impl Call<'_> {
+impl ActiveCall<'_> {
     /// Returns the result of the call, or a timeout if a test injected a lost response.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_response(self.operation) {
@@ -225,12 +227,12 @@ impl MemoryCluster {
         &'a self,
         operation: Operation,
         lease: Option<&'a LeaseId>,
-    ) -> Result<Call<'a>, Error> {
+    ) -> Result<ActiveCall<'a>, Error> {
         if let Some(lease) = lease {
             lock(&self.state).script.begin(operation, lease);
         }
         // The call is in progress until it is dropped, also when the caller cancels it.
-        let call = Call {
+        let call = ActiveCall {
             cluster: self,
             operation,
             lease,

@@ -1,6 +1,6 @@
 //! Hostnames, leased IPs and commands of a cluster in memory.
 
-use super::{MemoryCluster, Operation, State, terminal};
+use super::{MemoryCluster, MemoryClusterState, Operation, terminal};
 use crate::cluster::{
     AssignedIp, DeclaredHostname, ExecIo, ExecRequest, HostnameDeclaration, Hostnames, IpDeclaration,
     LeasedIps, Shell,
@@ -77,7 +77,7 @@ impl Hostnames for MemoryCluster {
     }
 }
 
-impl State {
+impl MemoryClusterState {
     /// Returns the sharing keys in use. Each sharing key uses one address of the pool.
     fn sharing_keys(&self) -> BTreeSet<&str> {
         let declared = self.ips.values().flatten();

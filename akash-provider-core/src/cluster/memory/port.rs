@@ -1,6 +1,6 @@
 //! The implementation of [`Cluster`] for a cluster in memory.
 
-use super::{MemoryCluster, Operation, Record, State, Workload};
+use super::{MemoryCluster, MemoryClusterState, MemoryWorkload, Operation, RecordHealth};
 use crate::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent, LeaseStatus,
     LeasedIps, Listing, LogLine, LogOptions, RecordDefect, ServiceStatus, Shell, Teardown, UnusableRecord,
@@ -15,7 +15,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-impl State {
+impl MemoryClusterState {
     fn listing(&self) -> Listing {
         let mut listing = Listing {
             place: "memory".to_owned(),
@@ -23,17 +23,17 @@ impl State {
         };
         for (lease, workload) in &self.workloads {
             let (remains, problem) = match &workload.record {
-                Record::Good => {
+                RecordHealth::Good => {
                     if workload.running.is_none() {
                         listing.incomplete.push(lease.clone());
                     }
                     listing.deployments.push(workload.recorded.clone());
                     continue;
                 }
-                Record::Corrupt(problem) => (RecordDefect::Unreadable, problem.clone()),
+                RecordHealth::Corrupt(problem) => (RecordDefect::Unreadable, problem.clone()),
                 // No record and no workload exists.
-                Record::Lost if workload.running.is_none() => continue,
-                Record::Lost => (
+                RecordHealth::Lost if workload.running.is_none() => continue,
+                RecordHealth::Lost => (
                     RecordDefect::Unrecorded,
                     "the workload runs without a record".to_owned(),
                 ),
@@ -49,12 +49,12 @@ impl State {
     }
 }
 
-impl Workload {
+impl MemoryWorkload {
     fn group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
         match &self.record {
-            Record::Good => Ok(Some(Arc::clone(&self.recorded.group))),
-            Record::Lost => Ok(None),
-            Record::Corrupt(problem) => {
+            RecordHealth::Good => Ok(Some(Arc::clone(&self.recorded.group))),
+            RecordHealth::Lost => Ok(None),
+            RecordHealth::Corrupt(problem) => {
                 let message = format!("the record of lease {lease} cannot be read: {problem}");
                 Err(Error::new(ErrorKind::Internal, "manifest group", message))
             }
@@ -72,8 +72,8 @@ fn no_service(operation: Operation, lease: &LeaseId, service: &str) -> Error {
     Error::new(ErrorKind::NotFound, operation.name(), message)
 }
 
-impl State {
-    fn workload(&mut self, operation: Operation, lease: &LeaseId) -> Result<&mut Workload, Error> {
+impl MemoryClusterState {
+    fn workload(&mut self, operation: Operation, lease: &LeaseId) -> Result<&mut MemoryWorkload, Error> {
         self.workloads
             .get_mut(lease)
             .ok_or_else(|| no_lease(operation, lease))
@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-impl Workload {
+impl MemoryWorkload {
     fn forwarded_ports(&self, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
         let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
         for ((service, port, proto), external) in &self.ports {

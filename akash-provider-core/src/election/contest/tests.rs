@@ -21,7 +21,7 @@ const fn ms(count: u64) -> Duration {
 }
 
 fn there(holder: Option<&str>, term: u64, sign: &str) -> Stored {
-    let record = Record {
+    let record = ElectionRecord {
         holder: holder.map(str::to_owned),
         lease: Duration::from_secs(15),
         term,

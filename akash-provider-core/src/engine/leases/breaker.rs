@@ -67,7 +67,7 @@ pub(crate) struct CloseRequest<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum BreakerDecision {
     /// The request may proceed.
     Granted,
     /// The request waits: the warm-up period has not ended, workload records are missing, or the breaker has
@@ -115,9 +115,9 @@ impl Breaker {
         now: Now,
         leases: usize,
         request: &CloseRequest<'_>,
-    ) -> Decision {
+    ) -> BreakerDecision {
         let decision = self.decide(config, now.mono, leases, request);
-        if decision == Decision::Granted {
+        if decision == BreakerDecision::Granted {
             self.since.remove(request.lease);
         } else {
             self.since.entry(request.lease.clone()).or_insert(now.block_time);
@@ -125,20 +125,26 @@ impl Breaker {
         decision
     }
 
-    fn decide(&mut self, config: &Config, now: Mono, leases: usize, request: &CloseRequest<'_>) -> Decision {
+    fn decide(
+        &mut self,
+        config: &Config,
+        now: Mono,
+        leases: usize,
+        request: &CloseRequest<'_>,
+    ) -> BreakerDecision {
         self.drop_expired(config, now);
         // Checked before counting: a held request is repeated later and must not count twice.
         if self.records_missing.is_some() || (self.is_warming_up(now) && !request.is_over) {
             self.deferred.insert(request.lease.clone());
-            return Decision::Held;
+            return BreakerDecision::Held;
         }
         if request.destroys_nothing {
-            return Decision::Granted;
+            return BreakerDecision::Granted;
         }
         let owner = request.lease.owner();
         if self.tripped || self.held_owners.contains(owner) {
             self.waiting.insert(request.lease.clone());
-            return Decision::Held;
+            return BreakerDecision::Held;
         }
         let allowed = Self::allowed(config, leases);
         let own = self.recent_of(owner);
@@ -146,7 +152,7 @@ impl Breaker {
         // all owners. One owner therefore cannot use up the limit for all owners.
         if own < allowed && self.recent_count(allowed) < allowed {
             self.recent.push_back((now, owner.clone()));
-            return Decision::Granted;
+            return BreakerDecision::Granted;
         }
         self.waiting.insert(request.lease.clone());
         // Rounded up, because half of a limit of 1 must not be 0.
@@ -154,11 +160,11 @@ impl Breaker {
         let is_alone = own >= half && !self.has_other_owner(owner, half);
         if is_alone && self.held_owners.len() < HELD_OWNERS_MAX {
             self.held_owners.insert(owner.clone());
-            return Decision::TrippedFor(own.saturating_add(1));
+            return BreakerDecision::TrippedFor(own.saturating_add(1));
         }
         self.tripped = true;
         let passed = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
-        Decision::Tripped(passed.saturating_add(1))
+        BreakerDecision::Tripped(passed.saturating_add(1))
     }
 
     /// Returns how many requests of each owner the breaker granted within the window.

@@ -37,7 +37,7 @@ use crate::error::{ErrorKind, Failure};
 use crate::manifest::Manifest;
 use crate::record::{Cover, hide_in_manifest, hide_in_spec};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
-use entry::{Evidence, LeaseEntry};
+use entry::{LeaseEntry, ManifestEvidence};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ const RETENTION: Duration = Duration::from_secs(300);
 
 /// Phase of a deployment: the progress of the first submission in the deployment's queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Phase {
+pub enum DeploymentPhase {
     /// The queue is empty.
     Idle,
     /// `FetchDeployment` is in flight or waits for a retry.
@@ -77,7 +77,7 @@ pub enum Phase {
 
 /// Input of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum DeploymentInput {
     /// A tenant submits a manifest.
     Submit(Submission),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
@@ -117,7 +117,7 @@ pub enum Input {
 
 /// Action of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum DeploymentAction {
     /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Check the submission against the deployment record, and send the input `Checked` immediately.
@@ -149,7 +149,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
     id: DeploymentId,
-    phase: Phase,
+    phase: DeploymentPhase,
     leases: Vec<LeaseEntry>,
     queue: Vec<Submission>,
     accepted: Option<(Arc<Manifest>, [u8; 32])>,
@@ -167,7 +167,7 @@ impl Deployment {
         accepted
             .chain(waiting)
             .for_each(|manifest| hide_in_manifest(manifest, cover));
-        if let Phase::Recording { accepted, .. } = &mut self.phase {
+        if let DeploymentPhase::Recording { accepted, .. } = &mut self.phase {
             accepted
                 .deployments
                 .iter_mut()
@@ -180,7 +180,7 @@ impl Deployment {
     pub fn new(id: &DeploymentId) -> Self {
         Self {
             id: id.clone(),
-            phase: Phase::Idle,
+            phase: DeploymentPhase::Idle,
             leases: Vec::new(),
             queue: Vec::new(),
             accepted: None,
@@ -193,7 +193,7 @@ impl Deployment {
 
     /// Returns the phase of the first submission in the queue.
     #[must_use]
-    pub const fn phase(&self) -> &Phase {
+    pub const fn phase(&self) -> &DeploymentPhase {
         &self.phase
     }
 
@@ -222,8 +222,8 @@ impl Deployment {
             .iter()
             .find(|e| e.lease == *lease && !e.has_manifest)?;
         match &entry.evidence {
-            Evidence::Unusable(problem) => Some(problem),
-            Evidence::Missing | Evidence::Unlisted | Evidence::Due => None,
+            ManifestEvidence::Unusable(problem) => Some(problem),
+            ManifestEvidence::Missing | ManifestEvidence::Unlisted | ManifestEvidence::Due => None,
         }
     }
 
@@ -231,7 +231,7 @@ impl Deployment {
     #[must_use]
     pub fn needs_listing(&self, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
-        entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unlisted)
+        entry.is_some_and(|e| !e.has_manifest && e.evidence == ManifestEvidence::Unlisted)
     }
 
     /// Returns true if closing this lease destroys nothing: the lease was won in the current leadership
@@ -253,8 +253,11 @@ impl Deployment {
     #[must_use]
     pub fn mono_deadline(&self) -> Option<Mono> {
         let retry = match self.phase {
-            Phase::Fetching { retry_at } => retry_at,
-            Phase::Idle | Phase::Checking | Phase::Recording { .. } | Phase::Done => None,
+            DeploymentPhase::Fetching { retry_at } => retry_at,
+            DeploymentPhase::Idle
+            | DeploymentPhase::Checking
+            | DeploymentPhase::Recording { .. }
+            | DeploymentPhase::Done => None,
         };
         retry.or_else(|| self.idle_since.map(|since| since.plus(RETENTION)))
     }
@@ -269,31 +272,31 @@ impl Deployment {
 
     /// Processes one input, then checks whether this state machine is still needed.
     #[must_use]
-    pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    pub fn transition(self, cx: &Cx<'_>, input: DeploymentInput, out: &mut Vec<DeploymentAction>) -> Self {
         let next = match input {
-            Input::Submit(submission) => self.submit(cx, submission, out),
-            Input::Fetched(result) => self.fetched(cx, result, out),
-            Input::Checked(result) => self.checked(cx, result, out),
-            Input::Recorded(result) => self.recorded(cx, result, out),
-            Input::LeaseAdded {
+            DeploymentInput::Submit(submission) => self.submit(cx, submission, out),
+            DeploymentInput::Fetched(result) => self.fetched(cx, result, out),
+            DeploymentInput::Checked(result) => self.checked(cx, result, out),
+            DeploymentInput::Recorded(result) => self.recorded(cx, result, out),
+            DeploymentInput::LeaseAdded {
                 lease,
                 deadline,
                 origin,
             } => self.lease_added(cx, lease, deadline, origin, out),
-            Input::LeaseRemoved(lease) => self.lease_removed(&lease),
-            Input::Listed { unusable, conclusive } => self.listed(cx, &unusable, conclusive, out),
-            Input::Closed => Self {
+            DeploymentInput::LeaseRemoved(lease) => self.lease_removed(&lease),
+            DeploymentInput::Listed { unusable, conclusive } => self.listed(cx, &unusable, conclusive, out),
+            DeploymentInput::Closed => Self {
                 closed: true,
                 accepted: None,
                 ..self
             },
-            Input::Wake => self.wake(cx, out),
-            Input::Shutdown => self.shutdown(out),
+            DeploymentInput::Wake => self.wake(cx, out),
+            DeploymentInput::Shutdown => self.shutdown(out),
         };
         next.settle(cx)
     }
 
-    fn submit(mut self, cx: &Cx<'_>, submission: Submission, out: &mut Vec<Action>) -> Self {
+    fn submit(mut self, cx: &Cx<'_>, submission: Submission, out: &mut Vec<DeploymentAction>) -> Self {
         let refuse = |kind, message: &str| Refusal {
             kind,
             message: message.to_owned(),
@@ -315,7 +318,7 @@ impl Deployment {
         };
         match (refusal, submission.request) {
             (Some(refusal), Some(request)) => {
-                out.push(Action::Reply(request, Err(refusal)));
+                out.push(DeploymentAction::Reply(request, Err(refusal)));
                 self
             }
             // No client waits for a reply, and the tenant can submit the manifest again.
@@ -327,13 +330,13 @@ impl Deployment {
         }
     }
 
-    fn drive_queue(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        if !matches!(self.phase, Phase::Idle) || self.queue.is_empty() {
+    fn drive_queue(mut self, cx: &Cx<'_>, out: &mut Vec<DeploymentAction>) -> Self {
+        if !matches!(self.phase, DeploymentPhase::Idle) || self.queue.is_empty() {
             return self;
         }
         (self.attempts, self.fetching_since) = (0, cx.now.mono);
-        out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
-        self.phase = Phase::Fetching { retry_at: None };
+        out.push(DeploymentAction::Call(Call::FetchDeployment(self.id.clone())));
+        self.phase = DeploymentPhase::Fetching { retry_at: None };
         self
     }
 
@@ -341,9 +344,9 @@ impl Deployment {
         mut self,
         cx: &Cx<'_>,
         result: Result<Option<DeploymentRecord>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<DeploymentAction>,
     ) -> Self {
-        if !matches!(self.phase, Phase::Fetching { retry_at: None }) {
+        if !matches!(self.phase, DeploymentPhase::Fetching { retry_at: None }) {
             return self.unexpected(out);
         }
         // A shutdown has already refused the submission.
@@ -354,8 +357,8 @@ impl Deployment {
             // This instance became a standby in the meantime, and only a leader may store manifests.
             Ok(Some(_)) if cx.is_standby() => self.reply(cx, Err(not_leader()), out),
             Ok(Some(record)) => {
-                out.push(Action::Check(first.clone(), Box::new(record)));
-                self.phase = Phase::Checking;
+                out.push(DeploymentAction::Check(first.clone(), Box::new(record)));
+                self.phase = DeploymentPhase::Checking;
                 self
             }
             Ok(None) => {
@@ -391,13 +394,13 @@ impl Deployment {
         cx: &Cx<'_>,
         is_transient: bool,
         refusal: Refusal,
-        out: &mut Vec<Action>,
+        out: &mut Vec<DeploymentAction>,
     ) -> Self {
         self.attempts += 1;
         let is_short = cx.now.mono.since(self.fetching_since) < READ_TIMEOUT;
         if is_transient && is_short && self.attempts < READ_ATTEMPTS {
             let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
-            self.phase = Phase::Fetching { retry_at };
+            self.phase = DeploymentPhase::Fetching { retry_at };
             return self;
         }
         self.reply(cx, Err(refusal), out)
@@ -407,9 +410,9 @@ impl Deployment {
         mut self,
         cx: &Cx<'_>,
         result: Result<AcceptedManifest, Refusal>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<DeploymentAction>,
     ) -> Self {
-        if !matches!(self.phase, Phase::Checking) {
+        if !matches!(self.phase, DeploymentPhase::Checking) {
             return self.unexpected(out);
         }
         match result {
@@ -419,9 +422,9 @@ impl Deployment {
                 Some(first) => {
                     // Cancelled before the recording, because a pending close would destroy the new workload.
                     let leases = accepted.deployments.iter().map(|d| d.lease.clone());
-                    out.extend(leases.map(Action::CancelEnd));
-                    out.push(Action::Call(Call::Record(Arc::clone(first))));
-                    self.phase = Phase::Recording { accepted, at: 0 };
+                    out.extend(leases.map(DeploymentAction::CancelEnd));
+                    out.push(DeploymentAction::Call(Call::Record(Arc::clone(first))));
+                    self.phase = DeploymentPhase::Recording { accepted, at: 0 };
                     self
                 }
                 None => self.reply(cx, Ok(()), out),
@@ -429,26 +432,28 @@ impl Deployment {
         }
     }
 
-    fn recorded(mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Recording { accepted, at } = std::mem::replace(&mut self.phase, Phase::Idle) else {
+    fn recorded(mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<DeploymentAction>) -> Self {
+        let DeploymentPhase::Recording { accepted, at } =
+            std::mem::replace(&mut self.phase, DeploymentPhase::Idle)
+        else {
             return self.unexpected(out);
         };
         if let Err(failure) = result {
             // The failed group counts as tried, because the write may have succeeded without a response.
             self.manifest_not_stored(cx, &accepted, at + 1);
-            out.push(Action::Undo(accepted));
+            out.push(DeploymentAction::Undo(accepted));
             return self.reply(cx, Err(not_recorded(&failure)), out);
         }
         // Another leader possibly does not know the manifest, and may overwrite it.
         let outdated = |d: &Arc<cluster::WorkloadSpec>| d.epoch != cx.epoch();
         if cx.is_standby() || accepted.deployments.iter().any(outdated) {
             self.manifest_not_stored(cx, &accepted, at + 1);
-            out.push(Action::Undo(accepted));
+            out.push(DeploymentAction::Undo(accepted));
             return self.reply(cx, Err(not_leader()), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
-            out.push(Action::Call(Call::Record(Arc::clone(next))));
-            self.phase = Phase::Recording { accepted, at: at + 1 };
+            out.push(DeploymentAction::Call(Call::Record(Arc::clone(next))));
+            self.phase = DeploymentPhase::Recording { accepted, at: at + 1 };
             return self;
         }
         self.deliver(accepted, out);
@@ -464,16 +469,16 @@ impl Deployment {
             let Some(entry) = entry.filter(|e| !e.has_manifest) else {
                 continue;
             };
-            let is_known = matches!(entry.evidence, Evidence::Missing | Evidence::Due);
+            let is_known = matches!(entry.evidence, ManifestEvidence::Missing | ManifestEvidence::Due);
             if at < tried {
                 entry.bare_since = None;
             }
             if is_known {
                 // An expired deadline is extended, so that a pending listing does not close the lease.
                 entry.evidence = if at < tried {
-                    Evidence::Unlisted
+                    ManifestEvidence::Unlisted
                 } else {
-                    Evidence::Missing
+                    ManifestEvidence::Missing
                 };
             }
             // Without a listing yet, the deadline starts with the listing.
@@ -488,7 +493,7 @@ impl Deployment {
         cx: &Cx<'_>,
         unusable: &BTreeMap<LeaseId, Arc<str>>,
         conclusive: bool,
-        out: &mut Vec<Action>,
+        out: &mut Vec<DeploymentAction>,
     ) -> Self {
         let may_end = cx.may_write() && cx.cluster_known && !self.is_recording();
         for entry in self.leases.iter_mut().filter(|e| !e.has_manifest) {
@@ -496,8 +501,8 @@ impl Deployment {
                 entry.mark_unusable(problem, out);
             } else if conclusive {
                 entry.mark_absent(cx, may_end, out);
-            } else if entry.evidence == Evidence::Due {
-                entry.evidence = Evidence::Unlisted;
+            } else if entry.evidence == ManifestEvidence::Due {
+                entry.evidence = ManifestEvidence::Unlisted;
             }
         }
         self.wake(cx, out)
@@ -505,12 +510,12 @@ impl Deployment {
 
     /// Returns true if a manifest is being recorded.
     pub(in crate::engine) const fn is_recording(&self) -> bool {
-        matches!(self.phase, Phase::Recording { .. })
+        matches!(self.phase, DeploymentPhase::Recording { .. })
     }
 
-    fn deliver(&mut self, accepted: AcceptedManifest, out: &mut Vec<Action>) {
+    fn deliver(&mut self, accepted: AcceptedManifest, out: &mut Vec<DeploymentAction>) {
         let Some(first) = self.queue.first() else { return };
-        out.push(Action::Publish(Event::ManifestReceived {
+        out.push(DeploymentAction::Publish(Event::ManifestReceived {
             deployment: self.id.clone(),
             hash: data_encoding::HEXLOWER.encode(&accepted.hash),
         }));
@@ -524,24 +529,24 @@ impl Deployment {
                 .iter()
                 .find(|(lease, _)| *lease == deployment.lease);
             let purge = released.map(|(_, names)| names.clone()).unwrap_or_default();
-            out.push(Action::Deliver { deployment, purge });
+            out.push(DeploymentAction::Deliver { deployment, purge });
         }
     }
 
     /// Replies to the first submission and starts the next submission.
-    fn reply(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
+    fn reply(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<DeploymentAction>) -> Self {
         if !self.queue.is_empty() {
             // The configured limit bounds the queue, so removing its front is cheap.
             let submission = self.queue.remove(0);
             if let Some(request) = submission.request {
-                out.push(Action::Reply(request, result));
+                out.push(DeploymentAction::Reply(request, result));
             }
         }
         self.start_next(cx, out)
     }
 
-    fn start_next(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        self.phase = Phase::Idle;
+    fn start_next(mut self, cx: &Cx<'_>, out: &mut Vec<DeploymentAction>) -> Self {
+        self.phase = DeploymentPhase::Idle;
         self.drive_queue(cx, out)
     }
 
@@ -551,7 +556,7 @@ impl Deployment {
         lease: LeaseId,
         deadline: Option<BlockTime>,
         origin: Origin,
-        out: &mut Vec<Action>,
+        out: &mut Vec<DeploymentAction>,
     ) -> Self {
         let has_manifest = origin == Origin::Recorded;
         match self.leases.iter_mut().find(|e| e.lease == lease) {
@@ -559,8 +564,8 @@ impl Deployment {
                 entry.has_started |= deadline.is_some();
                 if has_manifest && !entry.has_manifest {
                     entry.has_manifest = true;
-                    if let Evidence::Unusable(_) = entry.evidence {
-                        out.push(Action::Publish(Event::RecordUsable { lease }));
+                    if let ManifestEvidence::Unusable(_) = entry.evidence {
+                        out.push(DeploymentAction::Publish(Event::RecordUsable { lease }));
                     }
                 } else if entry.has_clock() || deadline > cx.manifest_due() {
                     // A later deadline comes from a record that is newer than the newest processed block.
@@ -569,8 +574,8 @@ impl Deployment {
             }
             None => {
                 let evidence = match origin {
-                    Origin::Won | Origin::Recorded => Evidence::Missing,
-                    Origin::Found => Evidence::Unlisted,
+                    Origin::Won | Origin::Recorded => ManifestEvidence::Missing,
+                    Origin::Found => ManifestEvidence::Unlisted,
                 };
                 // Most deployments have one lease with this provider, and `push` alone would allocate space for four.
                 self.leases.reserve_exact(1);
@@ -605,12 +610,12 @@ impl Deployment {
         self
     }
 
-    fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        if let Phase::Fetching { retry_at: Some(at) } = self.phase
+    fn wake(mut self, cx: &Cx<'_>, out: &mut Vec<DeploymentAction>) -> Self {
+        if let DeploymentPhase::Fetching { retry_at: Some(at) } = self.phase
             && at <= cx.now.mono
         {
-            out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
-            self.phase = Phase::Fetching { retry_at: None };
+            out.push(DeploymentAction::Call(Call::FetchDeployment(self.id.clone())));
+            self.phase = DeploymentPhase::Fetching { retry_at: None };
         }
         if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
@@ -619,20 +624,20 @@ impl Deployment {
         let now = cx.now.block_time;
         let late = |e: &&mut LeaseEntry| e.due().is_some_and(|d| d <= now);
         for entry in self.leases.iter_mut().filter(late) {
-            entry.evidence = Evidence::Due;
+            entry.evidence = ManifestEvidence::Due;
         }
-        out.push(Action::ListCluster);
+        out.push(DeploymentAction::ListCluster);
         self
     }
 
-    fn shutdown(mut self, out: &mut Vec<Action>) -> Self {
+    fn shutdown(mut self, out: &mut Vec<DeploymentAction>) -> Self {
         let recording = self.is_recording();
         // A recording completes soon, so its result is awaited.
         let keep = usize::from(recording);
         for submission in self.queue.drain(keep.min(self.queue.len())..) {
             let message = "the provider is stopping; submit again in a minute".to_owned();
             if let Some(request) = submission.request {
-                out.push(Action::Reply(
+                out.push(DeploymentAction::Reply(
                     request,
                     Err(Refusal {
                         kind: RefusalKind::Stopping,
@@ -645,7 +650,8 @@ impl Deployment {
     }
 
     fn settle(mut self, cx: &Cx<'_>) -> Self {
-        let idle = self.leases.is_empty() && self.queue.is_empty() && matches!(self.phase, Phase::Idle);
+        let idle =
+            self.leases.is_empty() && self.queue.is_empty() && matches!(self.phase, DeploymentPhase::Idle);
         if !idle {
             self.idle_since = None;
             return self;
@@ -654,13 +660,13 @@ impl Deployment {
         let expired = cx.now.mono >= since.plus(RETENTION);
         // The machine is retained for its manifest, which a restarted group reuses.
         if self.closed || self.accepted.is_none() || expired {
-            self.phase = Phase::Done;
+            self.phase = DeploymentPhase::Done;
         }
         self
     }
 
-    fn unexpected(self, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Unexpected);
+    fn unexpected(self, out: &mut Vec<DeploymentAction>) -> Self {
+        out.push(DeploymentAction::Unexpected);
         self
     }
 }
@@ -713,10 +719,10 @@ const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {
     type Id = DeploymentId;
-    type Input = Input;
-    type Action = Action;
+    type Input = DeploymentInput;
+    type Action = DeploymentAction;
 
-    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    fn step(self, cx: &Cx<'_>, input: DeploymentInput, out: &mut Vec<DeploymentAction>) -> Self {
         self.transition(cx, input, out)
     }
 
@@ -725,7 +731,7 @@ impl Machine for Deployment {
     }
 
     fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase == DeploymentPhase::Done
     }
 }
 

@@ -1,11 +1,11 @@
 //! Connects the deployment state machines to the engine.
 
-use super::deployment::{Action, Deployment as Machine, Input};
+use super::deployment::{Deployment as Machine, DeploymentAction, DeploymentInput};
 use super::workload;
 use crate::engine::counts::ScanReason;
 use crate::engine::input::Reply;
 use crate::engine::table::Lane;
-use crate::engine::{EffectId, Engine, Target};
+use crate::engine::{CallTarget, EffectId, Engine};
 use crate::types::{CloseReason, DeploymentId, Event};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::engine) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
+    pub(in crate::engine) fn drive_deployment(&mut self, id: &DeploymentId, input: DeploymentInput) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         let Some(actions) = self.leases.deployments.drive(&cx, id, input) else {
@@ -26,21 +26,21 @@ impl Engine {
         self.changes += 1;
         for action in actions {
             match action {
-                Action::Call(call) => {
-                    let effect = self.call(Target::Deployment(id.clone()), call);
+                DeploymentAction::Call(call) => {
+                    let effect = self.call(CallTarget::Deployment(id.clone()), call);
                     self.leases.deployments.set_pending(id, Lane::Main, effect);
                 }
-                Action::Check(submission, record) => {
+                DeploymentAction::Check(submission, record) => {
                     let checked = self.check(&submission, &record);
                     // Immediately, so that no other input comes between the claims and their recording.
-                    self.drive_deployment(id, Input::Checked(checked));
+                    self.drive_deployment(id, DeploymentInput::Checked(checked));
                 }
-                Action::Undo(accepted) => {
+                DeploymentAction::Undo(accepted) => {
                     self.undo_claims(&accepted);
                     // Parts of the manifest may be stored in the cluster, which only a listing shows.
                     self.scan.request_listing(ScanReason::UnknownWorkload);
                 }
-                Action::Reply(request, result) => {
+                DeploymentAction::Reply(request, result) => {
                     // Only refusals caused by the manifest are published, not outages.
                     if let Some(refusal) = result.as_ref().err().filter(|r| r.kind.is_manifest_error()) {
                         let (deployment, message) = (id.clone(), refusal.message.clone());
@@ -48,24 +48,27 @@ impl Engine {
                     }
                     self.reply(request, result.map(|()| Reply::Done));
                 }
-                Action::Deliver { deployment, purge } => {
+                DeploymentAction::Deliver { deployment, purge } => {
                     self.deliver(&deployment, purge);
                 }
-                Action::CancelEnd(lease) => {
-                    self.drive_workload(&lease, workload::Input::CancelEnd(CloseReason::ManifestTimeout));
-                }
-                Action::ListCluster => self.scan.request_listing(ScanReason::UnknownWorkload),
-                Action::EndLease(lease, reason) => {
+                DeploymentAction::CancelEnd(lease) => {
                     self.drive_workload(
                         &lease,
-                        workload::Input::End {
+                        workload::WorkloadInput::CancelEnd(CloseReason::ManifestTimeout),
+                    );
+                }
+                DeploymentAction::ListCluster => self.scan.request_listing(ScanReason::UnknownWorkload),
+                DeploymentAction::EndLease(lease, reason) => {
+                    self.drive_workload(
+                        &lease,
+                        workload::WorkloadInput::End {
                             reason,
                             granted: false,
                         },
                     );
                 }
-                Action::Publish(event) => self.publish(event),
-                Action::Unexpected => self.outbox.count_unexpected(),
+                DeploymentAction::Publish(event) => self.publish(event),
+                DeploymentAction::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
@@ -75,7 +78,7 @@ impl Engine {
         &mut self,
         id: &DeploymentId,
         effect: EffectId,
-        input: Input,
+        input: DeploymentInput,
     ) {
         if self.leases.deployments.clear_pending(id, Lane::Main, effect) {
             self.drive_deployment(id, input);

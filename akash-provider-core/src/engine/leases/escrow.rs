@@ -35,7 +35,7 @@ const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
 
 /// Phase of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Phase {
+pub enum EscrowPhase {
     /// Waiting for the next deadline.
     Idle,
     /// `FetchDeployment` is in flight.
@@ -53,7 +53,7 @@ pub enum Phase {
 
 /// Input of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum EscrowInput {
     /// A lease of the deployment was assigned to this provider.
     LeaseAdded {
         /// Id of the lease.
@@ -77,7 +77,7 @@ pub enum Input {
 
 /// Action of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum EscrowAction {
     /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Publish an event about the escrow account.
@@ -102,7 +102,7 @@ struct Payee {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Escrow {
     id: DeploymentId,
-    phase: Phase,
+    phase: EscrowPhase,
     payees: Vec<Payee>,
     check_at: BlockTime,
 }
@@ -141,7 +141,7 @@ impl Escrow {
     pub fn new(id: &DeploymentId, check_at: BlockTime) -> Self {
         Self {
             id: id.clone(),
-            phase: Phase::Idle,
+            phase: EscrowPhase::Idle,
             payees: Vec::new(),
             check_at,
         }
@@ -149,7 +149,7 @@ impl Escrow {
 
     /// Returns the current phase.
     #[must_use]
-    pub const fn phase(&self) -> &Phase {
+    pub const fn phase(&self) -> &EscrowPhase {
         &self.phase
     }
 
@@ -171,8 +171,8 @@ impl Escrow {
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
         match &self.phase {
-            Phase::Idle if !cx.may_write() => None,
-            Phase::Idle => {
+            EscrowPhase::Idle if !cx.may_write() => None,
+            EscrowPhase::Idle => {
                 let due = self.payees.iter().filter_map(|p| p.due).min();
                 // A queued payout is always overdue.
                 let wanted = self
@@ -183,24 +183,26 @@ impl Escrow {
                 [Some(self.check_at), due, wanted].into_iter().flatten().min()
             }
             // The chain rejects a second withdrawal in the same block.
-            Phase::Cooling(until) | Phase::Unsure(until) => Some(BlockTime(until.0.saturating_add(1))),
-            Phase::Checking | Phase::Withdrawing(_) | Phase::Done => None,
+            EscrowPhase::Cooling(until) | EscrowPhase::Unsure(until) => {
+                Some(BlockTime(until.0.saturating_add(1)))
+            }
+            EscrowPhase::Checking | EscrowPhase::Withdrawing(_) | EscrowPhase::Done => None,
         }
     }
 
     /// Processes one input, then starts the call that is due.
     #[must_use]
-    pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    pub fn transition(mut self, cx: &Cx<'_>, input: EscrowInput, out: &mut Vec<EscrowAction>) -> Self {
         match input {
-            Input::LeaseAdded { lease, due, check_at } => self.added(lease, due, check_at),
-            Input::LeaseRemoved(lease) => self.payees.retain(|p| p.lease != lease),
-            Input::Fetched(result) => self.fetched(cx, result, out),
-            Input::Tx(result) => self.sent(cx, result, out),
-            Input::FeeMoney => {
+            EscrowInput::LeaseAdded { lease, due, check_at } => self.added(lease, due, check_at),
+            EscrowInput::LeaseRemoved(lease) => self.payees.retain(|p| p.lease != lease),
+            EscrowInput::Fetched(result) => self.fetched(cx, result, out),
+            EscrowInput::Tx(result) => self.sent(cx, result, out),
+            EscrowInput::FeeMoney => {
                 let unpaid = self.payees.iter_mut().filter(|p| p.lacks_fee);
                 unpaid.for_each(|p| p.due = p.due.min(Some(cx.now.block_time)));
             }
-            Input::Wake => {}
+            EscrowInput::Wake => {}
         }
         self.drive(cx, out);
         self
@@ -225,19 +227,19 @@ impl Escrow {
         &mut self,
         cx: &Cx<'_>,
         result: Result<Option<DeploymentRecord>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<EscrowAction>,
     ) {
-        if self.phase != Phase::Checking {
-            return out.push(Action::Unexpected);
+        if self.phase != EscrowPhase::Checking {
+            return out.push(EscrowAction::Unexpected);
         }
-        self.phase = Phase::Idle;
+        self.phase = EscrowPhase::Idle;
         let Ok(Some(record)) = result else {
             self.check_at = cx.now.block_time.plus(RETRY_CHECK);
             return;
         };
         self.take_up_live(cx, &record);
         let blocks_left = funds::blocks_left(&record, cx.height).map(funds::whole_blocks);
-        out.push(Action::Publish(Event::BalanceChecked {
+        out.push(EscrowAction::Publish(Event::BalanceChecked {
             deployment: self.id.clone(),
             blocks_left,
         }));
@@ -274,16 +276,16 @@ impl Escrow {
         }
     }
 
-    fn sent(&mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
-        let Phase::Withdrawing(lease) = std::mem::replace(&mut self.phase, Phase::Idle) else {
-            return out.push(Action::Unexpected);
+    fn sent(&mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<EscrowAction>) {
+        let EscrowPhase::Withdrawing(lease) = std::mem::replace(&mut self.phase, EscrowPhase::Idle) else {
+            return out.push(EscrowAction::Unexpected);
         };
         let period = cx.config.withdrawal_period;
         let payee = self.payees.iter_mut().find(|p| p.lease == lease);
         let mut why = None;
         let mut failed = |message: String| {
             why = Some(message.as_str().into());
-            Action::Publish(Event::WithdrawFailed {
+            EscrowAction::Publish(Event::WithdrawFailed {
                 lease: lease.clone(),
                 message,
             })
@@ -298,10 +300,10 @@ impl Escrow {
         );
         let (due, phase) = match result {
             Ok(TxOutcome::Committed { .. }) => {
-                out.push(Action::Publish(Event::Withdrawn { lease: lease.clone() }));
+                out.push(EscrowAction::Publish(Event::Withdrawn { lease: lease.clone() }));
                 (
                     period.map(|p| cx.now.block_time.plus(p)),
-                    Phase::Cooling(cx.now.block_time),
+                    EscrowPhase::Cooling(cx.now.block_time),
                 )
             }
             // A closed lease has no more payouts. If the lease is active after all, the next balance check reschedules
@@ -312,20 +314,20 @@ impl Escrow {
                 log,
             }) => {
                 out.push(failed(format!("{code}: {log}")));
-                (None, Phase::Cooling(cx.now.block_time))
+                (None, EscrowPhase::Cooling(cx.now.block_time))
             }
             Ok(TxOutcome::Rejected { code, log, .. }) => {
                 out.push(failed(format!("{code}: {log}")));
-                (again, Phase::Cooling(cx.now.block_time))
+                (again, EscrowPhase::Cooling(cx.now.block_time))
             }
             // A retry is safe only after the expiry: two withdrawals must not be in the same block.
             Ok(TxOutcome::Unknown { expires }) => {
                 out.push(failed("cannot confirm transaction: outcome unknown".to_owned()));
-                (again, Phase::Unsure(expires))
+                (again, EscrowPhase::Unsure(expires))
             }
             Err(failure) => {
                 out.push(failed(failure.message));
-                (again, Phase::Cooling(cx.now.block_time))
+                (again, EscrowPhase::Cooling(cx.now.block_time))
             }
         };
         if let Some(payee) = payee {
@@ -337,17 +339,23 @@ impl Escrow {
     }
 
     /// Starts the call that is due and allowed.
-    fn drive(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn drive(&mut self, cx: &Cx<'_>, out: &mut Vec<EscrowAction>) {
         let now = cx.now.block_time;
         match self.phase {
-            Phase::Cooling(until) | Phase::Unsure(until) if now > until => self.phase = Phase::Idle,
-            Phase::Idle => {}
-            Phase::Checking | Phase::Withdrawing(_) | Phase::Cooling(_) | Phase::Unsure(_) | Phase::Done => {
+            EscrowPhase::Cooling(until) | EscrowPhase::Unsure(until) if now > until => {
+                self.phase = EscrowPhase::Idle
+            }
+            EscrowPhase::Idle => {}
+            EscrowPhase::Checking
+            | EscrowPhase::Withdrawing(_)
+            | EscrowPhase::Cooling(_)
+            | EscrowPhase::Unsure(_)
+            | EscrowPhase::Done => {
                 return;
             }
         }
         if self.payees.is_empty() {
-            self.phase = Phase::Done;
+            self.phase = EscrowPhase::Done;
             return;
         }
         for payee in &mut self.payees {
@@ -364,23 +372,23 @@ impl Escrow {
         if let Some(payee) = self.payees.iter_mut().find(|p| p.wanted) {
             payee.wanted = false;
             let id = payee.lease.clone();
-            out.push(Action::Call(Call::Broadcast(Msg::WithdrawLease {
+            out.push(EscrowAction::Call(Call::Broadcast(Msg::WithdrawLease {
                 id: id.clone(),
             })));
-            self.phase = Phase::Withdrawing(id);
+            self.phase = EscrowPhase::Withdrawing(id);
         } else if self.check_at <= now {
-            out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
-            self.phase = Phase::Checking;
+            out.push(EscrowAction::Call(Call::FetchDeployment(self.id.clone())));
+            self.phase = EscrowPhase::Checking;
         }
     }
 }
 
 impl Machine for Escrow {
     type Id = DeploymentId;
-    type Input = Input;
-    type Action = Action;
+    type Input = EscrowInput;
+    type Action = EscrowAction;
 
-    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    fn step(self, cx: &Cx<'_>, input: EscrowInput, out: &mut Vec<EscrowAction>) -> Self {
         self.transition(cx, input, out)
     }
 
@@ -389,6 +397,6 @@ impl Machine for Escrow {
     }
 
     fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase == EscrowPhase::Done
     }
 }

@@ -3,7 +3,7 @@
 use super::escrow::{self, Escrow};
 use super::new_lease::NewLease;
 use crate::engine::table::Lane;
-use crate::engine::{EffectId, Engine, Target};
+use crate::engine::{CallTarget, EffectId, Engine};
 use crate::types::DeploymentId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Engine {
         }
         self.drive_escrow(
             id,
-            escrow::Input::LeaseAdded {
+            escrow::EscrowInput::LeaseAdded {
                 lease: new.id.clone(),
                 due,
                 check_at,
@@ -37,7 +37,7 @@ impl Engine {
         );
     }
 
-    pub(in crate::engine) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
+    pub(in crate::engine) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::EscrowInput) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         let Some(actions) = self.leases.escrows.drive(&cx, id, input) else {
@@ -45,12 +45,12 @@ impl Engine {
         };
         for action in actions {
             match action {
-                escrow::Action::Call(call) => {
-                    let effect = self.call(Target::Escrow(id.clone()), call);
+                escrow::EscrowAction::Call(call) => {
+                    let effect = self.call(CallTarget::Escrow(id.clone()), call);
                     self.leases.escrows.set_pending(id, Lane::Main, effect);
                 }
-                escrow::Action::Publish(event) => self.publish(event),
-                escrow::Action::Unexpected => self.outbox.count_unexpected(),
+                escrow::EscrowAction::Publish(event) => self.publish(event),
+                escrow::EscrowAction::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
@@ -60,7 +60,7 @@ impl Engine {
         let ids = self.leases.escrow_ids().into_iter();
         let lacks_fee = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::lacks_fee);
         for id in ids.filter(lacks_fee).collect::<Vec<_>>() {
-            self.drive_escrow(&id, escrow::Input::FeeMoney);
+            self.drive_escrow(&id, escrow::EscrowInput::FeeMoney);
         }
     }
 
@@ -69,10 +69,10 @@ impl Engine {
         &mut self,
         id: &DeploymentId,
         effect: EffectId,
-        input: escrow::Input,
+        input: escrow::EscrowInput,
     ) {
         // A balance check does not appear in the status, but a failed payout does.
-        self.changes += u64::from(matches!(input, escrow::Input::Tx(_)));
+        self.changes += u64::from(matches!(input, escrow::EscrowInput::Tx(_)));
         if self.leases.escrows.clear_pending(id, Lane::Main, effect) {
             self.drive_escrow(id, input);
         }

@@ -87,9 +87,9 @@ impl Engine {
         let deployment = Arc::new(self.workload_spec(lease, Arc::clone(&accepted.group)));
         let running = self.workload(lease).and_then(Workload::deployment);
         if !gone.is_empty() || running != Some(&deployment) {
-            self.drive_workload(lease, workload::Input::SetSpec(deployment, gone.clone()));
+            self.drive_workload(lease, workload::WorkloadInput::SetSpec(deployment, gone.clone()));
         }
-        self.drive_workload(lease, workload::Input::DeployNow);
+        self.drive_workload(lease, workload::WorkloadInput::DeployNow);
         self.hostnames_freed(&gone);
     }
 
@@ -209,7 +209,7 @@ impl Engine {
         };
         self.claim_more(lease, &group);
         let deployment = Arc::new(self.workload_spec(lease, group));
-        self.drive_workload(lease, workload::Input::SetSpec(deployment, Vec::new()));
+        self.drive_workload(lease, workload::WorkloadInput::SetSpec(deployment, Vec::new()));
     }
 
     pub(in crate::engine) fn transfer_hostnames(
@@ -261,7 +261,7 @@ impl Engine {
         let from: BTreeSet<LeaseId> = moved.into_iter().filter_map(|(_, from)| from).collect();
         for moved in from.iter().filter(|f| *f != lease).chain([lease]) {
             self.redeploy(moved);
-            self.drive_workload(moved, workload::Input::DeployNow);
+            self.drive_workload(moved, workload::WorkloadInput::DeployNow);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Functions that add a lease: after a won bid, from a record on the chain, or from before the start of the engine.
 
 use super::deployment::{self, Origin};
-use super::workload::{Input, Workload};
+use super::workload::{Workload, WorkloadInput};
 use crate::engine::Engine;
 use crate::engine::counts::ScanReason;
 use crate::types::{
@@ -142,7 +142,7 @@ impl Engine {
         self.scan.record_change(id);
         // The workload existed already, without a known lease.
         if let Some(deployment) = before.as_ref().and_then(Workload::deployment) {
-            self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
+            self.drive_workload(id, WorkloadInput::Adopt(Arc::clone(deployment)));
         }
         let (lease, price) = (id.clone(), new.price.clone());
         self.publish(match new.origin {
@@ -173,7 +173,7 @@ impl Engine {
         } else {
             origin
         };
-        let added = deployment::Input::LeaseAdded {
+        let added = deployment::DeploymentInput::LeaseAdded {
             lease: id.clone(),
             deadline,
             origin,

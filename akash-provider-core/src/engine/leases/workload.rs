@@ -61,7 +61,7 @@ pub enum ClusterLane {
 
 /// Intention of this provider to close a lease. The close may already be requested on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Ending {
+pub struct CloseIntent {
     /// Reason that this provider states to the chain.
     pub reason: CloseReason,
     /// True if the circuit breaker or the operator permits the close.
@@ -72,7 +72,7 @@ pub struct Ending {
 
 /// Input of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum WorkloadInput {
     /// An accepted manifest, and the hostnames to purge. Only the previous version of the manifest has these
     /// hostnames.
     SetSpec(Arc<WorkloadSpec>, Vec<String>),
@@ -120,7 +120,7 @@ pub enum Input {
 
 /// Action of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum WorkloadAction {
     /// Make a call on the cluster lane.
     Cluster(Call),
     /// Make a call on the chain lane.
@@ -157,7 +157,7 @@ pub struct Workload {
     health: HealthClock,
     /// True if no workload runs, because the cluster rejected the manifest permanently.
     refused: bool,
-    ending: Option<Ending>,
+    ending: Option<CloseIntent>,
     close_report: Option<CloseReport>,
     closed_because: Option<CloseReason>,
     last_error: Option<Arc<str>>,
@@ -257,7 +257,7 @@ impl Workload {
 
     /// Returns the intention of this provider to close the lease, or `None` without such an intention.
     #[must_use]
-    pub const fn ending(&self) -> Option<&Ending> {
+    pub const fn ending(&self) -> Option<&CloseIntent> {
         self.ending.as_ref()
     }
 
@@ -338,34 +338,34 @@ impl Workload {
 
     /// Processes one input, then starts the calls that are due on each lane.
     #[must_use]
-    pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    pub fn transition(mut self, cx: &Cx<'_>, input: WorkloadInput, out: &mut Vec<WorkloadAction>) -> Self {
         match input {
-            Input::SetSpec(deployment, purge) => self.desire(cx, deployment, purge, out),
-            Input::DeployNow => self.deploy_now(),
-            Input::RetrySoon => self.retry_soon(cx),
-            Input::Adopt(deployment) => {
+            WorkloadInput::SetSpec(deployment, purge) => self.desire(cx, deployment, purge, out),
+            WorkloadInput::DeployNow => self.deploy_now(),
+            WorkloadInput::RetrySoon => self.retry_soon(cx),
+            WorkloadInput::Adopt(deployment) => {
                 if self.desired.is_none() {
                     self.desire(cx, deployment, Vec::new(), out);
                 }
             }
-            Input::Readopt(deployment) => {
+            WorkloadInput::Readopt(deployment) => {
                 if let Some(desired) = &mut self.desired {
                     desired.purge = Vec::new();
                 }
                 self.desire(cx, deployment, Vec::new(), out);
             }
-            Input::Deployed(result) => self.deployed(cx, result, out),
-            Input::TornDown(result) => self.torn_down(cx, result, out),
-            Input::Health(health) => self.health_reported(cx, health, out),
-            Input::End { reason, granted } => self.end(reason, granted, out),
-            Input::Granted => self.granted(out),
-            Input::CancelEnd(reason) => self.cancel_end(reason, out),
-            Input::CloseReported(report) => self.record_close_report(report, out),
-            Input::Reclaiming(deadline) => self.reclaiming(deadline),
-            Input::Live(reclamation) => self.live(reclamation),
-            Input::LeaseFetched(result) => self.lease_fetched(cx, *result, out),
-            Input::Tx(result) => self.sent(cx, result, out),
-            Input::Wake => self.watch_health(cx, out),
+            WorkloadInput::Deployed(result) => self.deployed(cx, result, out),
+            WorkloadInput::TornDown(result) => self.torn_down(cx, result, out),
+            WorkloadInput::Health(health) => self.health_reported(cx, health, out),
+            WorkloadInput::End { reason, granted } => self.end(reason, granted, out),
+            WorkloadInput::Granted => self.granted(out),
+            WorkloadInput::CancelEnd(reason) => self.cancel_end(reason, out),
+            WorkloadInput::CloseReported(report) => self.record_close_report(report, out),
+            WorkloadInput::Reclaiming(deadline) => self.reclaiming(deadline),
+            WorkloadInput::Live(reclamation) => self.live(reclamation),
+            WorkloadInput::LeaseFetched(result) => self.lease_fetched(cx, *result, out),
+            WorkloadInput::Tx(result) => self.sent(cx, result, out),
+            WorkloadInput::Wake => self.watch_health(cx, out),
         }
         // The chain lane runs first, because its result decides whether a deploy is still allowed.
         self.drive_chain(cx, out);
@@ -378,7 +378,7 @@ impl Workload {
         cx: &Cx<'_>,
         deployment: Arc<WorkloadSpec>,
         purge: Vec<String>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<WorkloadAction>,
     ) {
         let before = self.desired.as_ref().map(|d| &d.deployment.group);
         if before.is_some_and(|group| *group != deployment.group) {
@@ -403,11 +403,11 @@ impl Workload {
 
     /// Cancels the planned close if its reason is `reason`. Does not cancel a close by the operator, or a
     /// close message that was already sent.
-    fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
+    fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<WorkloadAction>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;
             if !ending.granted {
-                out.push(Action::CancelRequest);
+                out.push(WorkloadAction::CancelRequest);
             }
             if let ChainLane::Planned { .. } = self.chain {
                 self.chain = ChainLane::Idle;
@@ -415,9 +415,9 @@ impl Workload {
         }
     }
 
-    fn deployed(&mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<Action>) {
+    fn deployed(&mut self, cx: &Cx<'_>, result: Result<(), Failure>, out: &mut Vec<WorkloadAction>) {
         let ClusterLane::Deploying(generation) = self.cluster else {
-            return out.push(Action::Unexpected);
+            return out.push(WorkloadAction::Unexpected);
         };
         match result {
             Ok(()) => {
@@ -436,7 +436,7 @@ impl Workload {
                     desired.purge = Vec::new();
                 }
                 if is_new {
-                    out.push(Action::Publish(Event::Deployed {
+                    out.push(WorkloadAction::Publish(Event::Deployed {
                         lease: self.lease.clone(),
                         generation,
                     }));
@@ -444,7 +444,7 @@ impl Workload {
             }
             Err(failure) => {
                 let message = failure.message.clone();
-                out.push(Action::Publish(Event::DeployFailed {
+                out.push(WorkloadAction::Publish(Event::DeployFailed {
                     lease: self.lease.clone(),
                     message,
                 }));
@@ -473,15 +473,15 @@ impl Workload {
         Some(desired.deploy(epoch))
     }
 
-    fn torn_down(&mut self, cx: &Cx<'_>, result: Result<Teardown, Failure>, out: &mut Vec<Action>) {
+    fn torn_down(&mut self, cx: &Cx<'_>, result: Result<Teardown, Failure>, out: &mut Vec<WorkloadAction>) {
         if self.cluster != ClusterLane::TearingDown {
-            return out.push(Action::Unexpected);
+            return out.push(WorkloadAction::Unexpected);
         }
         match result {
             Ok(Teardown::Done) => {
                 // Capacity and hostnames are released only from here on.
                 self.cluster = ClusterLane::Gone;
-                out.push(Action::Remove(self.closed_because));
+                out.push(WorkloadAction::Remove(self.closed_because));
             }
             Ok(Teardown::InProgress) => self.cluster = ClusterLane::Retry(cx.now.mono.plus(TEARDOWN_POLL)),
             Err(failure) => self.cluster_failed(cx, failure),
@@ -502,7 +502,7 @@ impl Workload {
         }
     }
 
-    fn health_reported(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
+    fn health_reported(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<WorkloadAction>) {
         // Parts of a rejected deploy may run or be missing. In both cases, the requested version does not run.
         let health = match health {
             Health::Good | Health::Out(_) if self.refused => Health::Bad,
@@ -513,7 +513,7 @@ impl Workload {
         }
         // A workload in teardown is expected to stop, so no event is published.
         if self.close_report.is_none() {
-            out.push(Action::Publish(Event::HealthChanged {
+            out.push(WorkloadAction::Publish(Event::HealthChanged {
                 lease: self.lease.clone(),
                 health,
             }));
@@ -524,7 +524,7 @@ impl Workload {
         self.watch_health(cx, out);
     }
 
-    fn watch_health(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn watch_health(&mut self, cx: &Cx<'_>, out: &mut Vec<WorkloadAction>) {
         if self
             .health_limit(cx)
             .is_some_and(|limit| self.health.unhealthy_time(cx.now.mono) >= limit)
@@ -541,7 +541,7 @@ impl Workload {
         cx.config.unhealthy_limit.filter(|_| watch)
     }
 
-    fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<Action>) {
+    fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<WorkloadAction>) {
         // The lease is closed already. Only the teardown still needs permission.
         if let ChainLane::Confirmed { .. } = self.chain {
             return;
@@ -549,9 +549,9 @@ impl Workload {
         match &mut self.ending {
             Some(ending) if granted => {
                 if !ending.granted {
-                    out.push(Action::CancelRequest);
+                    out.push(WorkloadAction::CancelRequest);
                 }
-                *ending = Ending {
+                *ending = CloseIntent {
                     reason,
                     granted,
                     commanded: true,
@@ -559,33 +559,33 @@ impl Workload {
             }
             Some(_) => {}
             None => {
-                self.ending = Some(Ending {
+                self.ending = Some(CloseIntent {
                     reason,
                     granted,
                     commanded: granted,
                 });
-                out.push(Action::Publish(Event::LeaseEnding {
+                out.push(WorkloadAction::Publish(Event::LeaseEnding {
                     lease: self.lease.clone(),
                     reason,
                 }));
                 if !granted {
-                    out.push(Action::RequestPermission);
+                    out.push(WorkloadAction::RequestPermission);
                 }
             }
         }
     }
 
-    fn granted(&mut self, out: &mut Vec<Action>) {
+    fn granted(&mut self, out: &mut Vec<WorkloadAction>) {
         if let ChainLane::Confirmed { granted } = &mut self.chain {
             *granted = true;
         } else if let Some(ending) = &mut self.ending {
             ending.granted = true;
         } else {
-            out.push(Action::Unexpected);
+            out.push(WorkloadAction::Unexpected);
         }
     }
 
-    fn drive_cluster(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn drive_cluster(&mut self, cx: &Cx<'_>, out: &mut Vec<WorkloadAction>) {
         match self.cluster {
             ClusterLane::Idle => {}
             ClusterLane::Retry(at) if at <= cx.now.mono => {}
@@ -600,10 +600,10 @@ impl Workload {
             if cx.is_standby() {
                 // The leader tears the workload down. If it fails, the full scan of the next leader finds the workload.
                 self.cluster = ClusterLane::Gone;
-                out.push(Action::Remove(self.closed_because));
+                out.push(WorkloadAction::Remove(self.closed_because));
             } else if cx.may_write() {
                 self.cluster = ClusterLane::TearingDown;
-                out.push(Action::Cluster(Call::Teardown(self.lease.clone())));
+                out.push(WorkloadAction::Cluster(Call::Teardown(self.lease.clone())));
             }
             return;
         }
@@ -616,7 +616,7 @@ impl Workload {
         let may = cx.may_write() && cx.cluster_known;
         if wanted && may && self.close_report.is_none() && self.price.is_some() {
             self.cluster = ClusterLane::Deploying(desired.generation);
-            out.push(Action::Cluster(desired.deploy(cx.epoch())));
+            out.push(WorkloadAction::Cluster(desired.deploy(cx.epoch())));
         } else if let ClusterLane::Retry(_) = self.cluster {
             // The retry is no longer needed or not allowed now. The next wake starts again.
             self.cluster = ClusterLane::Idle;
@@ -626,10 +626,10 @@ impl Workload {
 
 impl Machine for Workload {
     type Id = LeaseId;
-    type Input = Input;
-    type Action = Action;
+    type Input = WorkloadInput;
+    type Action = WorkloadAction;
 
-    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    fn step(self, cx: &Cx<'_>, input: WorkloadInput, out: &mut Vec<WorkloadAction>) -> Self {
         self.transition(cx, input, out)
     }
 

@@ -1,18 +1,18 @@
 //! Connects the workload state machines and the circuit breaker to the engine.
 
-use super::workload::{Action, CloseReport, Input, ReportSource, Workload};
+use super::workload::{CloseReport, ReportSource, Workload, WorkloadAction, WorkloadInput};
 use super::{breaker, deployment, escrow};
 use crate::cluster::{ClusterChange, Health, Outage, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
 use crate::engine::table::Lane;
-use crate::engine::{EffectId, Engine, Target};
+use crate::engine::{CallTarget, EffectId, Engine};
 use crate::restart_state::RestartState;
 use crate::types::{Address, CloseReason, Event, LeaseId};
 use deployment::Origin;
 use std::sync::Arc;
 
 impl Engine {
-    pub(in crate::engine) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
+    pub(in crate::engine) fn drive_workload(&mut self, id: &LeaseId, input: WorkloadInput) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         let Some(actions) = self.leases.workloads.drive(&cx, id, input) else {
@@ -21,23 +21,23 @@ impl Engine {
         self.changes += 1;
         for action in actions {
             match action {
-                Action::Cluster(call) => {
-                    let effect = self.call(Target::WorkloadCluster(id.clone()), call);
+                WorkloadAction::Cluster(call) => {
+                    let effect = self.call(CallTarget::WorkloadCluster(id.clone()), call);
                     self.leases.workloads.set_pending(id, Lane::Main, effect);
                 }
-                Action::Chain(call) => {
-                    let effect = self.call(Target::WorkloadChain(id.clone()), call);
+                WorkloadAction::Chain(call) => {
+                    let effect = self.call(CallTarget::WorkloadChain(id.clone()), call);
                     self.leases.workloads.set_pending(id, Lane::Chain, effect);
                 }
-                Action::RequestPermission => self.request_permission(id),
-                Action::CancelRequest => self.leases.breaker.cancel(id),
-                Action::Publish(event) => self.publish(event),
-                Action::LeaseFound(record) => {
+                WorkloadAction::RequestPermission => self.request_permission(id),
+                WorkloadAction::CancelRequest => self.leases.breaker.cancel(id),
+                WorkloadAction::Publish(event) => self.publish(event),
+                WorkloadAction::LeaseFound(record) => {
                     let at = self.progress.block_time();
                     self.add_recorded_lease(&record, None, at, None);
                 }
-                Action::Remove(reason) => self.remove_lease(id, reason),
-                Action::Unexpected => self.outbox.count_unexpected(),
+                WorkloadAction::Remove(reason) => self.remove_lease(id, reason),
+                WorkloadAction::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
@@ -48,7 +48,7 @@ impl Engine {
         id: &LeaseId,
         effect: EffectId,
         lane: Lane,
-        input: Input,
+        input: WorkloadInput,
     ) {
         if lane == Lane::Main {
             self.scan.record_change(id);
@@ -70,10 +70,10 @@ impl Engine {
         let awaited = self.leases.breaker.awaits_release(id);
         let decision = self.leases.breaker.request(&self.config, now, leases, &request);
         match decision {
-            breaker::Decision::Granted => self.drive_workload(id, Input::Granted),
-            breaker::Decision::Held => {}
-            breaker::Decision::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
-            breaker::Decision::TrippedFor(wanted) => {
+            breaker::BreakerDecision::Granted => self.drive_workload(id, WorkloadInput::Granted),
+            breaker::BreakerDecision::Held => {}
+            breaker::BreakerDecision::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+            breaker::BreakerDecision::TrippedFor(wanted) => {
                 let owner = id.owner().clone();
                 self.publish(Event::BreakerTrippedFor { owner, wanted });
             }
@@ -111,7 +111,7 @@ impl Engine {
         let waiting = self.leases.breaker.release();
         self.publish(Event::BreakerReleased);
         for id in waiting {
-            self.drive_workload(&id, Input::Granted);
+            self.drive_workload(&id, WorkloadInput::Granted);
         }
     }
 
@@ -150,7 +150,7 @@ impl Engine {
         let owner = owner.clone();
         self.publish(Event::BreakerReleasedFor { owner });
         for id in waiting {
-            self.drive_workload(&id, Input::Granted);
+            self.drive_workload(&id, WorkloadInput::Granted);
         }
         Ok(Reply::Done)
     }
@@ -167,8 +167,11 @@ impl Engine {
         let freed = self.leases.hostnames.release(id);
         self.hostnames_freed(&freed);
         let lease = id.clone();
-        self.drive_deployment(id.deployment(), deployment::Input::LeaseRemoved(lease.clone()));
-        self.drive_escrow(id.deployment(), escrow::Input::LeaseRemoved(lease.clone()));
+        self.drive_deployment(
+            id.deployment(),
+            deployment::DeploymentInput::LeaseRemoved(lease.clone()),
+        );
+        self.drive_escrow(id.deployment(), escrow::EscrowInput::LeaseRemoved(lease.clone()));
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
@@ -184,12 +187,14 @@ impl Engine {
             by,
             reason,
         };
-        self.drive_workload(id, Input::CloseReported(report));
+        self.drive_workload(id, WorkloadInput::CloseReported(report));
     }
 
     pub(in crate::engine) fn cluster_changed(&mut self, change: ClusterChange) {
         match change {
-            ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
+            ClusterChange::Health { lease, health } => {
+                self.drive_workload(&lease, WorkloadInput::Health(health))
+            }
             ClusterChange::Snapshot { health } => {
                 self.scan.cluster_reachable(self.progress.mono());
                 let lost = |(id, workload): (&LeaseId, &Workload)| {
@@ -204,7 +209,7 @@ impl Engine {
                     // again.
                     let missing = Health::Out(Outage::Missing);
                     let health = health.get(&id).copied().unwrap_or(missing);
-                    self.drive_workload(&id, Input::Health(health));
+                    self.drive_workload(&id, WorkloadInput::Health(health));
                 }
                 if std::mem::take(&mut self.leases.is_cluster_lost) {
                     self.retry_soon();
@@ -213,7 +218,7 @@ impl Engine {
             ClusterChange::Lost => {
                 self.leases.is_cluster_lost = true;
                 for id in self.leases.workloads.ids() {
-                    self.drive_workload(&id, Input::Health(Health::Unknown));
+                    self.drive_workload(&id, WorkloadInput::Health(Health::Unknown));
                 }
             }
             ClusterChange::RecordsLost => {
@@ -227,7 +232,7 @@ impl Engine {
 
     fn retry_soon(&mut self) {
         for id in self.leases.workloads.ids() {
-            self.drive_workload(&id, Input::RetrySoon);
+            self.drive_workload(&id, WorkloadInput::RetrySoon);
         }
     }
 
@@ -243,9 +248,9 @@ impl Engine {
         }
         let adopted = self.without_lost_hostnames(deployment);
         let input = if fresh {
-            Input::Readopt(adopted)
+            WorkloadInput::Readopt(adopted)
         } else {
-            Input::Adopt(adopted)
+            WorkloadInput::Adopt(adopted)
         };
         self.drive_workload(id, input);
         if unknown {

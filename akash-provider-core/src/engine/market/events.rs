@@ -1,10 +1,10 @@
 //! Handling of chain events and query results about orders, bids and this provider.
 
-use super::order::{Input, Order};
+use super::order::{Order, OrderInput};
 use crate::bidding;
 use crate::engine::counts::ScanReason;
 use crate::engine::deployment::Origin;
-use crate::engine::{Call, EffectId, Engine, Target};
+use crate::engine::{Call, CallTarget, EffectId, Engine};
 use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, ProviderRecord};
 
@@ -17,14 +17,14 @@ impl Engine {
 
     pub(in crate::engine) fn order_closed(&mut self, id: &OrderId) {
         self.market.orders.bids.remove(id);
-        self.drive_order(id, Input::OrderClosed);
+        self.drive_order(id, OrderInput::OrderClosed);
         self.market.orders.remove_finished(id);
     }
 
     /// Processes the close or the pause of a group. Either event closes the group's order.
     pub(in crate::engine) fn group_stopped(&mut self, id: &GroupId) {
         if let Some(order) = self.market.of_group.get(id).cloned() {
-            self.drive_order(&order, Input::OrderClosed);
+            self.drive_order(&order, OrderInput::OrderClosed);
         }
     }
 
@@ -34,7 +34,7 @@ impl Engine {
         if id.provider != self.config.provider {
             return;
         }
-        self.drive_order(&id.order, Input::BidObserved);
+        self.drive_order(&id.order, OrderInput::BidObserved);
         // Checked after the machine processed the event, which may have finished it.
         if self.market.orders.get(&id.order).is_none() {
             self.adopt_unknown_bid(id);
@@ -64,7 +64,7 @@ impl Engine {
         let machine = self.market.orders.get(id);
         let sure = machine.is_none_or(Order::is_bid_known);
         let is_own = machine.is_some_and(Order::is_own_bid);
-        self.drive_order(id, Input::Won);
+        self.drive_order(id, OrderInput::Won);
         self.market.orders.remove_finished(id);
         if !sure {
             self.reservations.recheck_offer(id);
@@ -75,14 +75,14 @@ impl Engine {
 
     /// Processes a lease won by another provider.
     pub(in crate::engine) fn order_lost(&mut self, id: &OrderId) {
-        self.drive_order(id, Input::Lost);
+        self.drive_order(id, OrderInput::Lost);
         self.market.orders.remove_finished(id);
     }
 
     /// Fetches the provider record again, because the record changed.
     pub(in crate::engine) fn provider_updated(&mut self, owner: &Address) {
         if *owner == self.config.provider && self.market.provider_data.mark_provider_outdated() {
-            self.call(Target::Provider, Call::FetchProvider);
+            self.call(CallTarget::Provider, Call::FetchProvider);
         }
     }
 
@@ -97,7 +97,7 @@ impl Engine {
     /// Processes the result of `FetchProvider`.
     pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
         if self.market.provider_data.provider_read(result) {
-            self.call(Target::Provider, Call::FetchProvider);
+            self.call(CallTarget::Provider, Call::FetchProvider);
         }
         // The new record may have another hostname, which must be blocked for tenants.
         self.block_own_host();
@@ -116,7 +116,7 @@ impl Engine {
             .provider_data
             .audit_read(self.progress.mono(), &auditor, result)
         {
-            self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
+            self.call(CallTarget::Audit(auditor.clone()), Call::FetchAudit(auditor));
         } else {
             self.judge_waiting_for(&auditor);
         }
@@ -131,7 +131,7 @@ impl Engine {
     ) {
         let params = self.market.provider_data.params();
         let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
-        let counted = Input::Counted(result.map(check));
+        let counted = OrderInput::Counted(result.map(check));
         self.order_completed(order, effect, counted);
     }
 
@@ -147,6 +147,6 @@ impl Engine {
         if let (None, Some(bid)) = (self.market.orders.get(order), seen) {
             self.reservations.apply_offer(order, &bid.resources_offer);
         }
-        self.order_completed(order, effect, Input::BidFetched(result));
+        self.order_completed(order, effect, OrderInput::BidFetched(result));
     }
 }

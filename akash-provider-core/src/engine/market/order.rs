@@ -44,7 +44,7 @@ const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Phase {
+pub enum OrderStage {
     /// `FetchOrder` is in flight or waits for a retry.
     Looking {
         /// Time at which a failed call is repeated; `None` while the call is in flight.
@@ -145,7 +145,7 @@ impl Outcome {
 
 /// Input of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum OrderInput {
     /// Result of `FetchOrder`: `None` if the node does not have the order.
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// Decision of the engine whether to bid.
@@ -180,7 +180,7 @@ pub enum Input {
 
 /// Action of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum OrderAction {
     /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Decide whether to bid, and reply with `Judged`, immediately or after the required audits were read.
@@ -217,7 +217,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
     id: OrderId,
-    phase: Phase,
+    phase: OrderStage,
     order: Option<Arc<types::Order>>,
     units: Option<Arc<Vec<ResourceUnit>>>,
     price: Option<DecCoin>,
@@ -243,35 +243,35 @@ pub struct Order {
 
 impl Order {
     /// Creates the machine of an order after an event, and fetches the order record.
-    pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
-        out.push(Action::Call(Call::FetchOrder(id.clone())));
-        Self::with_phase(id, Phase::Looking { retry_at: None })
+    pub fn from_event(id: &OrderId, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Publish(Event::OrderSeen { order: id.clone() }));
+        out.push(OrderAction::Call(Call::FetchOrder(id.clone())));
+        Self::with_phase(id, OrderStage::Looking { retry_at: None })
     }
 
     /// Creates the machine of an open order in a snapshot. This provider has no bid on the order.
-    pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Publish(Event::OrderSeen {
+    pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Publish(Event::OrderSeen {
             order: order.id.clone(),
         }));
-        out.push(Action::Judge);
+        out.push(OrderAction::Judge);
         Self {
             order: Some(Arc::clone(order)),
-            ..Self::with_phase(&order.id, Phase::Judging)
+            ..Self::with_phase(&order.id, OrderStage::Judging)
         }
     }
 
     /// Creates the machine of an open order with an open bid of this provider. The engine reserves the
     /// resources of the bid.
-    pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Publish(Event::BidAdopted {
+    pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Publish(Event::BidAdopted {
             bid: bid.id.clone(),
             price: bid.price.clone(),
         }));
         Self {
             price: Some(bid.price.clone()),
             is_on_chain: true,
-            ..Self::with_phase(&bid.id.order, Phase::Open { deadline })
+            ..Self::with_phase(&bid.id.order, OrderStage::Open { deadline })
         }
     }
 
@@ -279,9 +279,9 @@ impl Order {
     /// is the height of the bid's block. The machine fetches the bid from the chain.
     ///
     /// If the chain does not return the bid, the provider sends no other bid on the order.
-    pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Call(Call::FetchBid(id.clone())));
-        let phase = Phase::Checking {
+    pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Call(Call::FetchBid(id.clone())));
+        let phase = OrderStage::Checking {
             retry_at: None,
             ending: None,
             // Not sent by this process, so there is no expiry to wait for.
@@ -295,9 +295,9 @@ impl Order {
 
     /// Creates the machine for an open bid of this provider on a closed order. The machine first fetches the
     /// bid, then closes the bid.
-    pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Call(Call::FetchBid(bid.id.clone())));
-        let phase = Phase::Checking {
+    pub fn from_stray_bid(bid: &Bid, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Call(Call::FetchBid(bid.id.clone())));
+        let phase = OrderStage::Checking {
             retry_at: None,
             ending: Some(Outcome::OrderClosed),
             // Not sent by this process, so there is no expiry to wait for.
@@ -319,7 +319,7 @@ impl Order {
         }
     }
 
-    fn with_phase(id: &OrderId, phase: Phase) -> Self {
+    fn with_phase(id: &OrderId, phase: OrderStage) -> Self {
         Self {
             id: id.clone(),
             phase,
@@ -340,14 +340,14 @@ impl Order {
 
     /// Returns the current phase.
     #[must_use]
-    pub const fn phase(&self) -> &Phase {
+    pub const fn phase(&self) -> &OrderStage {
         &self.phase
     }
 
     /// Returns the outcome of the order, or `None` before the order is finished.
     #[must_use]
     pub const fn outcome(&self) -> Option<&Outcome> {
-        if let Phase::Done(end) = &self.phase {
+        if let OrderStage::Done(end) = &self.phase {
             Some(end)
         } else {
             None
@@ -376,23 +376,26 @@ impl Order {
     #[must_use]
     pub const fn holds_reservation(&self) -> bool {
         match self.phase {
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving | Phase::Done(_) => false,
-            Phase::Counting { .. }
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded
-            | Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Open { .. }
-            | Phase::Closing { .. } => true,
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Reserving
+            | OrderStage::Done(_) => false,
+            OrderStage::Counting { .. }
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded
+            | OrderStage::Bidding { .. }
+            | OrderStage::Unsure { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Closing { .. } => true,
         }
     }
 
     /// Returns true if the bid is open on the chain. The reservation then matches the bid.
     #[must_use]
     pub const fn is_bid_known(&self) -> bool {
-        matches!(self.phase, Phase::Open { .. })
+        matches!(self.phase, OrderStage::Open { .. })
     }
 
     /// Returns true if this process sent the bid. In this case, no other instance accepted a manifest for the
@@ -406,19 +409,19 @@ impl Order {
     #[must_use]
     pub const fn may_have_bid(&self) -> bool {
         match self.phase {
-            Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Open { .. }
-            | Phase::Closing { .. } => true,
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded
-            | Phase::Done(_) => false,
+            OrderStage::Bidding { .. }
+            | OrderStage::Unsure { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Closing { .. } => true,
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded
+            | OrderStage::Done(_) => false,
         }
     }
 
@@ -426,19 +429,19 @@ impl Order {
     #[must_use]
     pub const fn status_phase(&self) -> OrderPhase {
         match self.phase {
-            Phase::Looking { .. } => OrderPhase::Looking,
-            Phase::Judging => OrderPhase::Judging,
-            Phase::Reserving => OrderPhase::Reserving,
+            OrderStage::Looking { .. } => OrderPhase::Looking,
+            OrderStage::Judging => OrderPhase::Judging,
+            OrderStage::Reserving => OrderPhase::Reserving,
             // A counted order is about to be priced and holds the same reservation.
-            Phase::Counting { .. } | Phase::Pricing => OrderPhase::Pricing,
-            Phase::Ready { .. } => OrderPhase::Ready,
-            Phase::Unfunded => OrderPhase::Unfunded,
-            Phase::Bidding { .. } => OrderPhase::Bidding,
-            Phase::Unsure { .. } => OrderPhase::Unsure,
-            Phase::Checking { .. } => OrderPhase::Checking,
-            Phase::Open { .. } => OrderPhase::Open,
-            Phase::Closing { .. } => OrderPhase::Closing,
-            Phase::Done(_) => OrderPhase::Done,
+            OrderStage::Counting { .. } | OrderStage::Pricing => OrderPhase::Pricing,
+            OrderStage::Ready { .. } => OrderPhase::Ready,
+            OrderStage::Unfunded => OrderPhase::Unfunded,
+            OrderStage::Bidding { .. } => OrderPhase::Bidding,
+            OrderStage::Unsure { .. } => OrderPhase::Unsure,
+            OrderStage::Checking { .. } => OrderPhase::Checking,
+            OrderStage::Open { .. } => OrderPhase::Open,
+            OrderStage::Closing { .. } => OrderPhase::Closing,
+            OrderStage::Done(_) => OrderPhase::Done,
         }
     }
 
@@ -446,19 +449,19 @@ impl Order {
     #[must_use]
     pub const fn mono_deadline(&self) -> Option<Mono> {
         match self.phase {
-            Phase::Looking { retry_at }
-            | Phase::Counting { retry_at }
-            | Phase::Ready { retry_at }
-            | Phase::Checking { retry_at, .. }
-            | Phase::Closing { retry_at, .. } => retry_at,
-            Phase::Judging
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Unfunded
-            | Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Open { .. }
-            | Phase::Done(_) => None,
+            OrderStage::Looking { retry_at }
+            | OrderStage::Counting { retry_at }
+            | OrderStage::Ready { retry_at }
+            | OrderStage::Checking { retry_at, .. }
+            | OrderStage::Closing { retry_at, .. } => retry_at,
+            OrderStage::Judging
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Unfunded
+            | OrderStage::Bidding { .. }
+            | OrderStage::Unsure { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Done(_) => None,
         }
     }
 
@@ -467,29 +470,29 @@ impl Order {
     pub const fn block_deadline(&self) -> Option<BlockTime> {
         match self.phase {
             // A later block, because the transaction may still be included in the block of its expiry.
-            Phase::Unsure { again_after, .. } => Some(BlockTime(again_after.0.saturating_add(1))),
-            Phase::Open { deadline } => deadline,
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded
-            | Phase::Bidding { .. }
-            | Phase::Checking { .. }
-            | Phase::Closing { .. }
-            | Phase::Done(_) => None,
+            OrderStage::Unsure { again_after, .. } => Some(BlockTime(again_after.0.saturating_add(1))),
+            OrderStage::Open { deadline } => deadline,
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded
+            | OrderStage::Bidding { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Closing { .. }
+            | OrderStage::Done(_) => None,
         }
     }
 }
 
 impl Machine for Order {
     type Id = OrderId;
-    type Input = Input;
-    type Action = Action;
+    type Input = OrderInput;
+    type Action = OrderAction;
 
-    fn step(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    fn step(self, cx: &Cx<'_>, input: OrderInput, out: &mut Vec<OrderAction>) -> Self {
         self.transition(cx, input, out)
     }
 

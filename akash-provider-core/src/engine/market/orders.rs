@@ -1,12 +1,12 @@
 //! Connects the order state machines to the engine, and stores the results of finished orders.
 
-use super::order::{Action, Input, Order, Outcome, Phase};
+use super::order::{Order, OrderAction, OrderInput, OrderStage, Outcome};
 use super::retries::{Retries, Sequence};
 use super::{bids, provider_data};
 use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
-use crate::engine::table::{Lane, Table};
-use crate::engine::{Call, EffectId, Engine, Target, sorted};
+use crate::engine::table::{Lane, MachineTable};
+use crate::engine::{Call, CallTarget, EffectId, Engine, sorted};
 use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Height, Mono, Msg, Now, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ enum OrderResult {
 /// Orders in progress, and the results of finished orders.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Orders {
-    machines: Table<Order>,
+    machines: MachineTable<Order>,
     finished: FxHashMap<OrderId, OrderResult>,
     pub(in crate::engine) retries: Retries,
     /// Last decline of each order, so that an equal decline is not published again.
@@ -224,7 +224,12 @@ impl Engine {
         self.insert_order(&order.id, machine, actions);
     }
 
-    pub(in crate::engine) fn insert_order(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
+    pub(in crate::engine) fn insert_order(
+        &mut self,
+        id: &OrderId,
+        machine: Order,
+        actions: Vec<OrderAction>,
+    ) {
         self.changes += 1;
         self.market.orders.finished.remove(id);
         self.market.orders.retries.start_retry(id);
@@ -235,7 +240,7 @@ impl Engine {
         self.order_actions(id, actions, false);
     }
 
-    pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: Input) {
+    pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: OrderInput) {
         let config = Arc::clone(&self.config);
         // Determined here, because the machine has no access to the capacity and to the bids of others.
         let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
@@ -295,10 +300,10 @@ impl Engine {
         }
     }
 
-    fn order_actions(&mut self, id: &OrderId, actions: Vec<Action>, had_bid: bool) {
+    fn order_actions(&mut self, id: &OrderId, actions: Vec<OrderAction>, had_bid: bool) {
         for action in actions {
             match action {
-                Action::Call(mut call) => {
+                OrderAction::Call(mut call) => {
                     if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
                         // Immediately, so that the next order does not use the same balance.
                         self.market.wallet.send(id, deposit, &self.config.bid_fee);
@@ -311,14 +316,14 @@ impl Engine {
                         let is_first = !self.market.orders.last_decline.contains_key(id);
                         request.height = order.filter(|_| is_first).map(|order| order.created_at);
                     }
-                    let effect = self.call(Target::Order(id.clone()), call);
+                    let effect = self.call(CallTarget::Order(id.clone()), call);
                     self.market.orders.machines.set_pending(id, Lane::Main, effect);
                 }
-                Action::Judge => self.judge(id),
-                Action::Reserve => self.reserve(id),
-                Action::Count => self.count_bids(id),
-                Action::AdjustReservation(offer) => self.reservations.apply_offer(id, &offer),
-                Action::Unreserve => {
+                OrderAction::Judge => self.judge(id),
+                OrderAction::Reserve => self.reserve(id),
+                OrderAction::Count => self.count_bids(id),
+                OrderAction::AdjustReservation(offer) => self.reservations.apply_offer(id, &offer),
+                OrderAction::Unreserve => {
                     self.reservations.unreserve(id);
                     // A reservation without a bid blocked only the orders that were declined after it.
                     match self.market.orders.reserved.remove(id) {
@@ -329,20 +334,20 @@ impl Engine {
                     }
                 }
                 // A retried order is published again only if its result changes.
-                Action::Publish(Event::OrderSeen { .. })
+                OrderAction::Publish(Event::OrderSeen { .. })
                     if self.market.orders.last_decline.contains_key(id) => {}
-                Action::Publish(event) => self.publish(event),
-                Action::DepositRejected { deposit, reason } => self.deposit_rejected(deposit, reason),
-                Action::AwaitBalance { is_first } => self.balance_awaited(id, is_first),
-                Action::AwaitParameters => self.market.orders.awaits_parameters = Some(id.clone()),
-                Action::Unexpected => self.outbox.count_unexpected(),
+                OrderAction::Publish(event) => self.publish(event),
+                OrderAction::DepositRejected { deposit, reason } => self.deposit_rejected(deposit, reason),
+                OrderAction::AwaitBalance { is_first } => self.balance_awaited(id, is_first),
+                OrderAction::AwaitParameters => self.market.orders.awaits_parameters = Some(id.clone()),
+                OrderAction::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
 
     /// Processes the completion of an order's call. Late completions are dropped.
-    pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: Input) {
-        let has_landed = matches!(&input, Input::Tx(Ok(TxOutcome::Committed { .. })));
+    pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: OrderInput) {
+        let has_landed = matches!(&input, OrderInput::Tx(Ok(TxOutcome::Committed { .. })));
         if !self.market.orders.machines.clear_pending(id, Lane::Main, effect) {
             // The lease was created before the result of the transaction arrived. An order has at most one bid of this
             // provider, so this bid has won.
@@ -351,7 +356,8 @@ impl Engine {
             }
             return;
         }
-        let is_proof = matches!(input, Input::Tx(_)) && self.market.wallet.sent(id, has_landed) && has_landed;
+        let is_proof =
+            matches!(input, OrderInput::Tx(_)) && self.market.wallet.sent(id, has_landed) && has_landed;
         self.drive_order(id, input);
         if is_proof {
             self.wake_unfunded();
@@ -364,7 +370,7 @@ impl Engine {
         };
         // The size is checked before any query, because the tenant determines it.
         if let Err(decline) = bidding::check_size(&order.spec) {
-            return self.drive_order(id, Input::Judged(Err(decline)));
+            return self.drive_order(id, OrderInput::Judged(Err(decline)));
         }
         let judged = match self
             .market
@@ -384,12 +390,12 @@ impl Engine {
             provider_data::AuditRequirement::Failed(message) => Err(Decline::Unknown { message }),
             provider_data::AuditRequirement::Query(auditors) => {
                 for auditor in auditors {
-                    self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
+                    self.call(CallTarget::Audit(auditor.clone()), Call::FetchAudit(auditor));
                 }
                 return;
             }
         };
-        self.drive_order(id, Input::Judged(judged));
+        self.drive_order(id, OrderInput::Judged(judged));
     }
 
     pub(super) fn reserve(&mut self, id: &OrderId) {
@@ -409,7 +415,7 @@ impl Engine {
             .reserved
             .insert(id.clone(), self.market.orders.retries.sequence());
         let reserved = self.reservations.reserve(id, &order.spec);
-        self.drive_order(id, Input::Reserved(reserved));
+        self.drive_order(id, OrderInput::Reserved(reserved));
     }
 
     /// Counts the bids of an order from the received events. If the events are incomplete, queries the chain.
@@ -423,9 +429,9 @@ impl Engine {
             .is_some();
         if is_counted || self.config.refused_bids_are_free {
             let counted = self.full(id).map_or(Ok(()), Err);
-            return self.drive_order(id, Input::Counted(Ok(counted)));
+            return self.drive_order(id, OrderInput::Counted(Ok(counted)));
         }
-        let effect = self.call(Target::Order(id.clone()), Call::CountBids(id.clone()));
+        let effect = self.call(CallTarget::Order(id.clone()), Call::CountBids(id.clone()));
         self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
@@ -456,7 +462,7 @@ impl Engine {
             // The order may have ended or been decided while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
-                Some(Phase::Judging)
+                Some(OrderStage::Judging)
             ) {
                 self.judge(&id);
             }
@@ -469,7 +475,7 @@ impl Engine {
             // The order may have ended while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
-                Some(Phase::Reserving)
+                Some(OrderStage::Reserving)
             ) {
                 self.reserve(&id);
             }

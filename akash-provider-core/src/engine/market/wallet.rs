@@ -16,10 +16,10 @@
 //! block. The bids are not combined into one transaction, because then any tenant who closes an order could
 //! make all of them fail.
 
-use super::order::{Input, Order, Phase};
+use super::order::{Order, OrderInput, OrderStage};
 use crate::bidding;
 use crate::config::Config;
-use crate::engine::{Call, Engine, Target};
+use crate::engine::{Call, CallTarget, Engine};
 use crate::error::Failure;
 use crate::types::{Coin, Denom, Event, Height, MarketParams, Mono, OrderId, TxError, TxOutcome};
 use serde::{Deserialize, Serialize};
@@ -59,9 +59,9 @@ pub(in crate::engine) struct Wallet {
     /// True if a transaction completed while a read of the balance was in flight.
     is_changed: bool,
     /// Deposits that the chain rejected for insufficient balance, by denomination.
-    rejected: BTreeMap<Denom, Rejection>,
+    rejected: BTreeMap<Denom, FundsRejection>,
     /// Rejection of a transaction because the account cannot pay the transaction fee.
-    fee_rejected: Option<Rejection>,
+    fee_rejected: Option<FundsRejection>,
     /// True if the chain rejected a bid despite a sufficient balance, and has accepted no bid since.
     is_unexplained: bool,
     /// Order with a bid in flight. While the balance is uncertain, no other bid is sent.
@@ -71,7 +71,7 @@ pub(in crate::engine) struct Wallet {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Rejection {
+struct FundsRejection {
     /// Missing amount and reason, as text for operators.
     message: String,
     /// Full amount of the deposit or fee that the account could not pay.
@@ -82,7 +82,7 @@ struct Rejection {
     is_unexplained: bool,
 }
 
-impl Rejection {
+impl FundsRejection {
     fn new(missing: Coin, what: &str, mut reason: String) -> Self {
         bidding::cut(&mut reason);
         Self {
@@ -156,13 +156,13 @@ impl Wallet {
         let what = format!("{deposit} and the fee");
         let denom = Denom::clone(&deposit.denom);
         self.rejected
-            .insert(denom, Rejection::new(deposit, &what, reason));
+            .insert(denom, FundsRejection::new(deposit, &what, reason));
         self.read_after_rejection(now);
     }
 
     fn reject_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
         let what = format!("the fee of a transaction in {}", fee.denom);
-        self.fee_rejected = Some(Rejection::new(fee.clone(), &what, reason));
+        self.fee_rejected = Some(FundsRejection::new(fee.clone(), &what, reason));
         self.read_after_rejection(now);
     }
 
@@ -176,7 +176,7 @@ impl Wallet {
     /// were read, because outdated parameters can cause such rejections.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
-        let stands = |rejection: &Rejection| !rejection.is_unexplained;
+        let stands = |rejection: &FundsRejection| !rejection.is_unexplained;
         self.rejected.retain(|_, rejection| stands(rejection));
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
@@ -291,7 +291,7 @@ impl Engine {
         self.market.wallet.is_reading = true;
         self.market.wallet.requested_at = Some(self.position());
         self.market.wallet.next = None;
-        self.call(Target::Wallet, Call::FetchBalances(denoms));
+        self.call(CallTarget::Wallet, Call::FetchBalances(denoms));
     }
 
     /// Reads the account balance before bidding on the orders of a block, because another process may have
@@ -387,7 +387,7 @@ impl Engine {
 
     fn unfunded_orders(&self) -> Vec<OrderId> {
         let machines = self.market.orders.machines().into_iter();
-        let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
+        let unfunded = machines.filter(|(_, m)| *m.phase() == OrderStage::Unfunded);
         unfunded.map(|(id, _)| id.clone()).collect()
     }
 
@@ -401,7 +401,7 @@ impl Engine {
         let sendable = sendable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let sendable = usize::try_from(sendable).unwrap_or(usize::MAX);
         for id in self.unfunded_orders().into_iter().take(sendable) {
-            self.drive_order(&id, Input::Wake);
+            self.drive_order(&id, OrderInput::Wake);
         }
     }
 
@@ -410,7 +410,7 @@ impl Engine {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
             // The order may have ended in the meantime.
             let phase = self.market.orders.get(&id).map(Order::phase);
-            if matches!(phase, Some(Phase::Reserving)) {
+            if matches!(phase, Some(OrderStage::Reserving)) {
                 self.reserve(&id);
             }
         }
@@ -469,7 +469,10 @@ impl Engine {
 impl Order {
     /// Returns the deposit of a bid transaction that is in flight or has an unknown result.
     fn deposit_in_flight(&self) -> Option<&Coin> {
-        let sent = matches!(self.phase(), Phase::Bidding { .. } | Phase::Unsure { .. });
+        let sent = matches!(
+            self.phase(),
+            OrderStage::Bidding { .. } | OrderStage::Unsure { .. }
+        );
         self.deposit().filter(|_| sent)
     }
 }

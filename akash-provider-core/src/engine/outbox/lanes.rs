@@ -21,7 +21,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// Workload that a call affects.
-enum Subject<'a> {
+enum AffectedWorkload<'a> {
     /// Workload to record or deploy.
     Deployment(&'a WorkloadSpec),
     /// Lease to tear down.
@@ -31,10 +31,12 @@ enum Subject<'a> {
 }
 
 impl Call {
-    fn subject(&self) -> Subject<'_> {
+    fn subject(&self) -> AffectedWorkload<'_> {
         match self {
-            Self::Record(deployment) | Self::Deploy { deployment, .. } => Subject::Deployment(deployment),
-            Self::Teardown(lease) => Subject::Lease(lease),
+            Self::Record(deployment) | Self::Deploy { deployment, .. } => {
+                AffectedWorkload::Deployment(deployment)
+            }
+            Self::Teardown(lease) => AffectedWorkload::Lease(lease),
             Self::FetchOrder(_)
             | Self::CountBids(_)
             | Self::FetchProvider
@@ -46,15 +48,15 @@ impl Call {
             | Self::FetchSnapshot
             | Self::CalculatePrice(_)
             | Self::Broadcast(_)
-            | Self::ListWorkloads => Subject::None,
+            | Self::ListWorkloads => AffectedWorkload::None,
         }
     }
 
     fn workload(&self) -> Option<&LeaseId> {
         match self.subject() {
-            Subject::Deployment(deployment) => Some(&deployment.lease),
-            Subject::Lease(lease) => Some(lease),
-            Subject::None => None,
+            AffectedWorkload::Deployment(deployment) => Some(&deployment.lease),
+            AffectedWorkload::Lease(lease) => Some(lease),
+            AffectedWorkload::None => None,
         }
     }
 }
@@ -250,8 +252,8 @@ impl Engine {
         let cx = self.cx(&config);
         // A call queued under an earlier leadership epoch may be outdated.
         let outdated = match call.subject() {
-            Subject::Deployment(deployment) => deployment.epoch != cx.epoch(),
-            Subject::Lease(_) | Subject::None => false,
+            AffectedWorkload::Deployment(deployment) => deployment.epoch != cx.epoch(),
+            AffectedWorkload::Lease(_) | AffectedWorkload::None => false,
         };
         if cx.may_write() && !outdated {
             let Some(newest) = self.newest_deploy(&call, cx.epoch()) else {
@@ -271,9 +273,9 @@ impl Engine {
             message: "this instance no longer leads, or is stopping".to_owned(),
         };
         let completion = match call.subject() {
-            Subject::Lease(_) => Completion::Teardown(Err(failure)),
+            AffectedWorkload::Lease(_) => Completion::Teardown(Err(failure)),
             // Every queued call affects a workload.
-            Subject::Deployment(_) | Subject::None => Completion::Cluster(Err(failure)),
+            AffectedWorkload::Deployment(_) | AffectedWorkload::None => Completion::Cluster(Err(failure)),
         };
         self.completed(id, completion);
     }

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 /// IP addresses that the records in the cluster declare.
 #[derive(Debug)]
-pub(in crate::engine) struct Addresses<'a> {
+pub(in crate::engine) struct DeclaredAddresses<'a> {
     of_lease: FxHashMap<&'a LeaseId, BTreeSet<&'a IpDeclaration>>,
     /// Lease of each address.
     holders: FxHashMap<&'a str, &'a LeaseId>,
 }
 
-impl<'a> Addresses<'a> {
+impl<'a> DeclaredAddresses<'a> {
     pub(in crate::engine) fn new(declared: &'a [(LeaseId, Vec<IpDeclaration>)]) -> Self {
         let keys = |(lease, ips): &'a (LeaseId, Vec<IpDeclaration>)| {
             ips.iter().map(move |ip| (ip.sharing_key.as_str(), lease))

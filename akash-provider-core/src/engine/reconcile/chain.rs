@@ -6,7 +6,7 @@
 use crate::engine::Engine;
 use crate::engine::counts::ScanReason;
 use crate::engine::order::{self, Order};
-use crate::engine::workload::{ChainLane, Input, ReportSource, Workload};
+use crate::engine::workload::{ChainLane, ReportSource, Workload, WorkloadInput};
 use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ impl Engine {
                 let offer = bids.get(&id.order).map_or(&[][..], |b| &b.resources_offer);
                 self.reservations.apply_offer(&id.order, offer);
             }
-            self.drive_order(&id.order, order::Input::Won);
+            self.drive_order(&id.order, order::OrderInput::Won);
             self.add_recorded_lease(
                 record,
                 deployment,
@@ -118,7 +118,7 @@ impl Engine {
             // Repeated, because an already known lease may have a new reservation.
             self.reservations.mark_active(&id.order);
             self.set_manifest_deadline(id, snapshot.block_time(record.lease.created_at));
-            self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
+            self.drive_workload(id, WorkloadInput::Live(record.lease.reclamation.clone()));
         }
         // Absence from one snapshot is not evidence of a close. The lease is queried, and again while the evidence is
         // weak.
@@ -138,7 +138,7 @@ impl Engine {
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
         for id in self.market.order_ids() {
             if !open.contains(&id) {
-                self.drive_order(&id, order::Input::OrderClosed);
+                self.drive_order(&id, order::OrderInput::OrderClosed);
             }
         }
         self.market.retain_open(&open);
@@ -146,7 +146,7 @@ impl Engine {
             let in_hand = self.market.order(&order.id).is_some();
             match (bids.get(&order.id), in_hand) {
                 (Some(bid), _) => self.apply_bid(snapshot, order, bid),
-                (None, true) => self.drive_order(&order.id, order::Input::BidMissing),
+                (None, true) => self.drive_order(&order.id, order::OrderInput::BidMissing),
                 (None, false) if self.market.is_finished(&order.id) => {}
                 (None, false) => self.order_listed(&Arc::new(order.clone())),
             }
@@ -169,7 +169,7 @@ impl Engine {
         if bid.state == BidState::Open {
             self.reservations.apply_offer(id, &bid.resources_offer);
             // A machine without a reservation is replaced by one with the offer of the bid.
-            self.drive_order(id, order::Input::BidObserved);
+            self.drive_order(id, order::OrderInput::BidObserved);
         }
         match (bid.state, self.market.order(id).is_some()) {
             (BidState::Open, true) => {}
@@ -182,7 +182,7 @@ impl Engine {
                 let machine = Order::from_open_bid(bid, deadline, &mut actions);
                 self.insert_order(id, machine, actions);
             }
-            (BidState::Lost | BidState::Closed, true) => self.drive_order(id, order::Input::BidClosed),
+            (BidState::Lost | BidState::Closed, true) => self.drive_order(id, order::OrderInput::BidClosed),
             (BidState::Lost | BidState::Closed, false) => self.market.mark_bid_used(id),
             // The snapshot contains the lease as well.
             (BidState::Active, _) => {}

@@ -2,9 +2,9 @@
 //!
 //! Missing or different workloads are deployed again. An unusable record closes no lease.
 
-use super::addresses::Addresses;
+use super::addresses::DeclaredAddresses;
 use crate::cluster::{DeclaredHostname, Listing, RecordDefect, UnusableRecord, WorkloadSpec};
-use crate::engine::workload::{ClusterLane, Input, Workload};
+use crate::engine::workload::{ClusterLane, Workload, WorkloadInput};
 use crate::engine::{Engine, Workloads, deployment, sorted};
 use crate::manifest::hosts;
 use crate::types::{DeploymentId, Event, LeaseId};
@@ -147,12 +147,12 @@ impl Engine {
         }
         for id in self.leases.deployment_ids() {
             let input = if is_complete {
-                deployment::Input::Listed {
+                deployment::DeploymentInput::Listed {
                     unusable: of_deployment.remove(&id).unwrap_or_default(),
                     conclusive,
                 }
             } else {
-                deployment::Input::Wake
+                deployment::DeploymentInput::Wake
             };
             self.drive_deployment(&id, input);
         }
@@ -213,7 +213,7 @@ impl Engine {
         for (id, names) in unwanted {
             let deployment = self.workload(id).and_then(Workload::deployment).map(Arc::clone);
             if let Some(deployment) = deployment {
-                self.drive_workload(id, Input::SetSpec(deployment, names));
+                self.drive_workload(id, WorkloadInput::SetSpec(deployment, names));
             }
         }
     }
@@ -235,7 +235,7 @@ impl Engine {
             let holders = declared.iter().map(|d| (d.hostname.as_str(), &d.lease));
             holders.collect::<FxHashMap<_, _>>()
         });
-        let addresses = workloads.ips.as_deref().map(Addresses::new);
+        let addresses = workloads.ips.as_deref().map(DeclaredAddresses::new);
         let mut misrouted = Vec::new();
         for id in self.leases.workload_ids() {
             let is_comparable = |w: &&Workload| w.is_live() && w.is_settled() && !self.scan.is_outdated(&id);

@@ -5,8 +5,8 @@
 
 use crate::engine::counts::ScanReason;
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
-use crate::engine::order::Phase;
-use crate::engine::{Call, Engine, Target, Workloads, backoff};
+use crate::engine::order::OrderStage;
+use crate::engine::{Call, CallTarget, Engine, Workloads, backoff};
 use crate::error::Failure;
 use crate::record::{Cover, hide_in_group};
 use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
@@ -192,9 +192,9 @@ impl Engine {
             self.scan.next = Some(self.progress.mono().plus(self.config.scan_interval));
             self.scan.next_reason = ScanReason::Interval;
         }
-        self.call(Target::Scan, Call::ListWorkloads);
+        self.call(CallTarget::Scan, Call::ListWorkloads);
         if !cluster_only {
-            self.call(Target::Scan, Call::FetchSnapshot);
+            self.call(CallTarget::Scan, Call::FetchSnapshot);
         }
     }
 
@@ -484,14 +484,14 @@ impl Engine {
             if !is_processed {
                 findings.push(format!("order {id} is open but was unknown: processing"));
             }
-            let open = machine.is_some_and(|m| matches!(m.phase(), Phase::Open { .. }));
+            let open = machine.is_some_and(|m| matches!(m.phase(), OrderStage::Open { .. }));
             if open && !bid_on.contains(id) {
                 findings.push(format!("bid on order {id} is missing on the chain: querying"));
             }
         }
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
         for (id, machine) in self.market.orders() {
-            if matches!(machine.phase(), Phase::Open { .. }) && !open.contains(id) {
+            if matches!(machine.phase(), OrderStage::Open { .. }) && !open.contains(id) {
                 findings.push(format!(
                     "order {id} is closed but the bid was considered open: querying the bid"
                 ));

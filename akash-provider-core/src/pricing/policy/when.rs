@@ -14,7 +14,7 @@ const MILLI: u32 = 1000;
 
 /// Conditions of [`When`], prepared for fast evaluation.
 #[derive(Debug, Clone)]
-pub(super) struct Orders {
+pub(super) struct OrderMatcher {
     tenants: BTreeSet<Address>,
     attributes: BTreeMap<String, String>,
     gpu: Vec<GpuPattern>,
@@ -36,7 +36,7 @@ struct GpuPattern {
     model: String,
 }
 
-impl Orders {
+impl OrderMatcher {
     pub(super) fn new(at: &str, when: When) -> Result<Self, PolicyError> {
         let tenants = when.tenants.iter().enumerate().map(|(number, text)| {
             text.parse::<Address>().map_err(|error| {

@@ -13,11 +13,11 @@ const ANY: &str = "*";
 /// interface.
 #[derive(Debug, Clone)]
 pub(super) struct GpuPrices {
-    entries: Vec<Entry>,
+    entries: Vec<GpuRate>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct GpuRate {
     vendor: String,
     model: String,
     ram: Option<String>,
@@ -25,7 +25,7 @@ struct Entry {
     rate: Rate,
 }
 
-impl Entry {
+impl GpuRate {
     /// Returns whether the GPU has every property in the entry.
     fn covers(&self, gpu: &GpuModel<'_>) -> bool {
         let says = |wanted: &Option<String>, actual: Option<&str>| {
@@ -60,7 +60,7 @@ impl GpuPrices {
             };
             let model = GpuModel::parse(&key).filter(|gpu| is_known_form(&name, gpu));
             let gpu = model.ok_or_else(|| ScaleError::Gpu { name: shorten(&name) })?;
-            entries.push(Entry {
+            entries.push(GpuRate {
                 vendor: gpu.vendor.to_owned(),
                 model: gpu.model.to_owned(),
                 ram: gpu.ram.map(str::to_owned),
@@ -134,7 +134,7 @@ impl GpuPrices {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));
             return of_vendor.or_else(|| self.highest(|e| e.vendor == ANY));
         }
-        let own = |e: &Entry| e.vendor == gpu.vendor && e.model == gpu.model;
+        let own = |e: &GpuRate| e.vendor == gpu.vendor && e.model == gpu.model;
         let covering = self
             .entries
             .iter()
@@ -148,7 +148,7 @@ impl GpuPrices {
             .or_else(|| self.highest(|e| e.vendor == ANY))
     }
 
-    fn highest(&self, of: impl Fn(&Entry) -> bool) -> Option<usize> {
+    fn highest(&self, of: impl Fn(&GpuRate) -> bool) -> Option<usize> {
         let candidates = self
             .entries
             .iter()

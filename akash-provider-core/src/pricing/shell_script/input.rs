@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Formats the request as one line of JSON: the reserved units, sorted as in the group, and the tenant's
 /// maximum price.
 pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>, serde_json::Error> {
-    let input = Input {
+    let input = ScriptInput {
         resources: request
             .pairs()
             .map(|(_, reserved)| Element::from_unit(reserved))
@@ -24,7 +24,7 @@ pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>,
 }
 
 #[derive(Serialize)]
-struct Input<'a> {
+struct ScriptInput<'a> {
     resources: Vec<Element<'a>>,
     price: &'a DecCoin,
     #[serde(skip_serializing_if = "is_zero")]
@@ -41,7 +41,7 @@ struct Element<'a> {
     memory: u64,
     /// CPU in millicores.
     cpu: u64,
-    gpu: Gpu<'a>,
+    gpu: ScriptGpu<'a>,
     storage: Vec<Volume<'a>>,
     count: u32,
     endpoint_quantity: usize,
@@ -49,7 +49,7 @@ struct Element<'a> {
 }
 
 #[derive(Serialize)]
-struct Gpu<'a> {
+struct ScriptGpu<'a> {
     units: u64,
     attributes: GpuAttributes<'a>,
 }
@@ -57,11 +57,11 @@ struct Gpu<'a> {
 #[derive(Serialize)]
 struct GpuAttributes<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    vendor: BTreeMap<&'a str, Model<'a>>,
+    vendor: BTreeMap<&'a str, ModelAttributes<'a>>,
 }
 
 #[derive(Serialize)]
-struct Model<'a> {
+struct ModelAttributes<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ram: Option<&'a str>,
@@ -82,7 +82,7 @@ impl<'a> Element<'a> {
         Self {
             memory: resources.memory.bytes,
             cpu: resources.cpu.units,
-            gpu: Gpu {
+            gpu: ScriptGpu {
                 units: resources.gpu.units,
                 attributes: GpuAttributes::from_attributes(&resources.gpu.attributes),
             },
@@ -102,7 +102,7 @@ impl<'a> GpuAttributes<'a> {
         let entry = |gpu: GpuModel<'a>| {
             (
                 gpu.vendor,
-                Model {
+                ModelAttributes {
                     model: gpu.model,
                     ram: gpu.ram,
                     interface: gpu.interface,

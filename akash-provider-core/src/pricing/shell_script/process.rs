@@ -15,7 +15,7 @@ pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
 const STDERR_KEPT: usize = 4 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct ProcessOutput {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
     /// Last part of the standard error.
@@ -82,7 +82,7 @@ pub(super) async fn run(
     supervisor: &[OsString],
     environment: [(&str, &str); 2],
     input: Vec<u8>,
-) -> Result<Outcome, RunError> {
+) -> Result<ProcessOutput, RunError> {
     if !supervisor.is_empty() {
         // Checked here, because otherwise the supervisor would report the failure as a failure of the script.
         is_executable(program).map_err(RunError::Start)?;
@@ -106,7 +106,7 @@ pub(super) async fn run(
         .wrap(ProcessGroup::leader())
         .spawn()
         .map_err(RunError::Start)?;
-    let mut group = Group {
+    let mut group = ScriptGroup {
         child,
         is_supervised: !supervisor.is_empty(),
         ended: false,
@@ -125,7 +125,7 @@ pub(super) async fn run(
         // Concurrently, because a script that fills one pipe waits until the pipe is read.
         let (stdout, stderr) = tokio::try_join!(read_all(stdout), read_end(stderr))?;
         let status = group.child.wait().await.map_err(RunError::Io)?;
-        Ok(Outcome {
+        Ok(ProcessOutput {
             status,
             stdout,
             stderr,
@@ -151,13 +151,13 @@ fn is_executable(program: &Path) -> io::Result<()> {
 }
 
 /// Process group of a program. Dropping the value kills the group, unless `ended` is true.
-struct Group {
+struct ScriptGroup {
     child: Box<dyn ChildWrapper>,
     is_supervised: bool,
     ended: bool,
 }
 
-impl Drop for Group {
+impl Drop for ScriptGroup {
     fn drop(&mut self) {
         if !self.ended {
             // Fails only if the group has no process left. The runtime reaps the exit status.

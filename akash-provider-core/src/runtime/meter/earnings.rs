@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// Earnings of a lease up to the height `since`, and the price per block after this height.
 #[derive(Debug)]
-struct Account {
+struct EarningsRecord {
     price: DecCoin,
     earned: Dec,
     /// Withdrawn part of `earned`; `None` if the chain returned no earnings.
@@ -19,7 +19,7 @@ struct Account {
     is_managed: bool,
 }
 
-impl Account {
+impl EarningsRecord {
     /// Creates the account of a lease from its records. If the payment or the deployment is missing, the
     /// earnings are counted from the creation of the lease.
     fn from_record(record: &LeaseRecord, deployment: Option<&DeploymentRecord>) -> Self {
@@ -57,7 +57,7 @@ impl Account {
 
 /// Earnings of the leases, by lease.
 #[derive(Debug, Default)]
-pub(super) struct Earnings(FxHashMap<LeaseId, Account>);
+pub(super) struct Earnings(FxHashMap<LeaseId, EarningsRecord>);
 
 impl Earnings {
     /// Reads the accounts of all leases from a snapshot. An account that was settled after the snapshot stays
@@ -74,9 +74,9 @@ impl Earnings {
             let known = before.remove(id);
             let is_managed = known.as_ref().is_some_and(|known| known.is_managed);
             let account = known.filter(|known| known.since > snapshot.height);
-            let account = account.unwrap_or_else(|| Account {
+            let account = account.unwrap_or_else(|| EarningsRecord {
                 is_managed,
-                ..Account::from_record(record, deployments.get(id.deployment()).copied())
+                ..EarningsRecord::from_record(record, deployments.get(id.deployment()).copied())
             });
             self.0.insert(id.clone(), account);
         }
@@ -97,7 +97,7 @@ impl Earnings {
     /// Adds a lease that was created at `height`. If a snapshot contained the lease, its earnings remain
     /// unchanged.
     pub(super) fn lease_won(&mut self, lease: &LeaseId, price: &DecCoin, height: Height) {
-        self.0.entry(lease.clone()).or_insert_with(|| Account {
+        self.0.entry(lease.clone()).or_insert_with(|| EarningsRecord {
             price: price.clone(),
             earned: Dec::ZERO,
             withdrawn: Some(Dec::ZERO),

@@ -1,6 +1,6 @@
 //! Counts of orders: sources, evaluations, reservations and outcomes.
 
-use super::{Counts, Moment, add};
+use super::{KeyCounts, Moment, add};
 use crate::engine::{Call, Effect, OrderPhase, Status};
 use crate::provider::statistics::{GO_BOUNDS, RESERVATION_BOUNDS};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
@@ -17,7 +17,7 @@ const BLOCKS_MAX: u64 = 1000;
 
 /// Order in progress.
 #[derive(Debug)]
-struct Progress {
+struct OrderProgress {
     height: Height,
     seen: Instant,
     is_reserved: bool,
@@ -28,19 +28,19 @@ struct Progress {
 
 #[derive(Debug)]
 pub(super) struct OrderCounts {
-    in_progress: FxHashMap<OrderId, Progress>,
+    in_progress: FxHashMap<OrderId, OrderProgress>,
     /// Sent bid transactions of orders in progress, by action. The value is true after a success.
     sent: FxHashMap<OrderId, BTreeMap<&'static str, bool>>,
     /// Orders with a pending transaction that closes the bid.
     closing: FxHashSet<OrderId>,
-    pub(super) sources: Counts<&'static str>,
-    pub(super) outcomes: Counts<&'static str>,
-    pub(super) no_bid_outcomes: Counts<&'static str>,
-    pub(super) evaluations: Counts<&'static str>,
-    pub(super) reservations: Counts<(&'static str, &'static str)>,
+    pub(super) sources: KeyCounts<&'static str>,
+    pub(super) outcomes: KeyCounts<&'static str>,
+    pub(super) no_bid_outcomes: KeyCounts<&'static str>,
+    pub(super) evaluations: KeyCounts<&'static str>,
+    pub(super) reservations: KeyCounts<(&'static str, &'static str)>,
     pub(super) insufficient_capacity: u64,
-    pub(super) bid_results: Counts<(&'static str, &'static str)>,
-    pub(super) bid_blocks: Counts<u64>,
+    pub(super) bid_results: KeyCounts<(&'static str, &'static str)>,
+    pub(super) bid_blocks: KeyCounts<u64>,
     pub(super) bid_delay: DurationHistogram,
     pub(super) reserving: DurationHistogram,
     pub(super) reserving_fine: DurationHistogram,
@@ -48,7 +48,7 @@ pub(super) struct OrderCounts {
 
 /// Step in which the engine declined an order, or in which the evaluation failed.
 #[derive(Debug, PartialEq, Eq)]
-enum Stage {
+enum DeclineStage {
     /// The engine was checking the order against the rules of the provider.
     Rules,
     /// The engine made no decision because of an error.
@@ -59,18 +59,18 @@ enum Stage {
     Reserved,
 }
 
-const fn stage(code: DeclineCode) -> Stage {
+const fn stage(code: DeclineCode) -> DeclineStage {
     match code {
         DeclineCode::ExternalPortsExhausted
         | DeclineCode::InsufficientCapacity
-        | DeclineCode::LeasedIpsExhausted => Stage::Capacity,
+        | DeclineCode::LeasedIpsExhausted => DeclineStage::Capacity,
         DeclineCode::AlreadyBid
         | DeclineCode::OrderFull
         | DeclineCode::Price
         | DeclineCode::PriceDenom
         | DeclineCode::PriceTooHigh
-        | DeclineCode::Refused => Stage::Reserved,
-        DeclineCode::Unknown => Stage::Undecided,
+        | DeclineCode::Refused => DeclineStage::Reserved,
+        DeclineCode::Unknown => DeclineStage::Undecided,
         DeclineCode::Attributes
         | DeclineCode::Deposit
         | DeclineCode::Gpu
@@ -84,7 +84,7 @@ const fn stage(code: DeclineCode) -> Stage {
         | DeclineCode::Storage
         | DeclineCode::TooLarge
         | DeclineCode::TooManyAuditors
-        | DeclineCode::TooManyVolumes => Stage::Rules,
+        | DeclineCode::TooManyVolumes => DeclineStage::Rules,
     }
 }
 
@@ -94,14 +94,14 @@ impl OrderCounts {
             in_progress: FxHashMap::default(),
             sent: FxHashMap::default(),
             closing: FxHashSet::default(),
-            sources: Counts::new(),
-            outcomes: Counts::new(),
-            no_bid_outcomes: Counts::new(),
-            evaluations: Counts::new(),
-            reservations: Counts::new(),
+            sources: KeyCounts::new(),
+            outcomes: KeyCounts::new(),
+            no_bid_outcomes: KeyCounts::new(),
+            evaluations: KeyCounts::new(),
+            reservations: KeyCounts::new(),
             insufficient_capacity: 0,
-            bid_results: Counts::new(),
-            bid_blocks: Counts::new(),
+            bid_results: KeyCounts::new(),
+            bid_blocks: KeyCounts::new(),
             bid_delay: DurationHistogram::new(&CALL_BOUNDS),
             reserving: DurationHistogram::new(&GO_BOUNDS),
             reserving_fine: DurationHistogram::new(&RESERVATION_BOUNDS),
@@ -176,7 +176,7 @@ impl OrderCounts {
     fn begin(&mut self, order: &OrderId, source: &'static str, moment: &Moment) {
         add(&mut self.sources, source);
         if self.in_progress.len() < ORDERS_MAX {
-            let progress = Progress {
+            let progress = OrderProgress {
                 height: moment.height,
                 seen: moment.at,
                 is_reserved: false,
@@ -225,14 +225,14 @@ impl OrderCounts {
         add(&mut self.outcomes, "declined");
         match stage(code) {
             _ if progress.is_reserved => add(&mut self.reservations, ("close", "success")),
-            Stage::Rules => add(&mut self.evaluations, "decline"),
-            Stage::Undecided => add(&mut self.evaluations, "fail"),
-            Stage::Capacity => {
+            DeclineStage::Rules => add(&mut self.evaluations, "decline"),
+            DeclineStage::Undecided => add(&mut self.evaluations, "fail"),
+            DeclineStage::Capacity => {
                 self.accepted("fail");
                 self.insufficient_capacity += u64::from(code == DeclineCode::InsufficientCapacity);
                 self.measure_step(moment.step);
             }
-            Stage::Reserved => {
+            DeclineStage::Reserved => {
                 self.accepted("success");
                 add(&mut self.reservations, ("close", "success"));
             }
@@ -290,7 +290,10 @@ impl OrderCounts {
     }
 }
 
-fn count_failures(results: &mut Counts<(&'static str, &'static str)>, sent: &BTreeMap<&'static str, bool>) {
+fn count_failures(
+    results: &mut KeyCounts<(&'static str, &'static str)>,
+    sent: &BTreeMap<&'static str, bool>,
+) {
     for (action, _) in sent.iter().filter(|(_, has_succeeded)| !**has_succeeded) {
         add(results, (*action, "fail"));
     }

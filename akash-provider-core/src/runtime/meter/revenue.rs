@@ -4,26 +4,26 @@ use crate::types::{Dec, DecCoin, Denom, Height, LeaseId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-type Amounts = BTreeMap<Denom, Dec>;
+type DenomAmounts = BTreeMap<Denom, Dec>;
 
 /// Price of a lease, and the height up to which its earnings were withdrawn.
 #[derive(Debug)]
-struct Account {
+struct LeaseRevenue {
     price: DecCoin,
     paid_height: Height,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Revenue {
-    leases: FxHashMap<LeaseId, Account>,
-    pub(super) rates: Amounts,
-    pub(super) accrued: Amounts,
-    pub(super) withdrawn: Amounts,
+    leases: FxHashMap<LeaseId, LeaseRevenue>,
+    pub(super) rates: DenomAmounts,
+    pub(super) accrued: DenomAmounts,
+    pub(super) withdrawn: DenomAmounts,
 }
 
 impl Revenue {
     pub(super) fn lease_added(&mut self, lease: &LeaseId, price: &DecCoin, height: Height) {
-        let account = Account {
+        let account = LeaseRevenue {
             price: price.clone(),
             paid_height: height,
         };
@@ -63,7 +63,7 @@ impl Revenue {
 }
 
 /// Adds an amount. An overflow leaves the sum unchanged.
-fn increase(amounts: &mut Amounts, denom: &Denom, amount: Option<Dec>) {
+fn increase(amounts: &mut DenomAmounts, denom: &Denom, amount: Option<Dec>) {
     let Some(amount) = amount else { return };
     let sum = amounts.get(denom).copied().unwrap_or(Dec::ZERO);
     if let Some(sum) = sum.checked_add(amount) {

@@ -1,17 +1,17 @@
 //! Services: image, process, ports, mounts, login.
 
-use super::value::{Fields, ValueRef};
+use super::value::{MapFields, ValueRef};
 use crate::manifest::image;
 use crate::manifest::{
     Credentials, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, NEXT_CASES, Permissions, Proto,
     check_hostname, is_env_name, is_service_name,
 };
 use crate::sdl::diagnostics::Diagnostics;
-use crate::sdl::document::{Expose, Mount, Params, Service, To};
+use crate::sdl::document::{Expose, Mount, Params, SdlService, To};
 use crate::sdl::fault::{ErrorKind, SdlError, truncated};
 use std::collections::BTreeMap;
 
-pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Service, SdlError> {
+pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<SdlService, SdlError> {
     let fields = at.map()?;
     fields.warn_others(
         &[
@@ -55,7 +55,7 @@ pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Serv
         .get("credentials")
         .map(|at| credentials(&at, notes))
         .transpose();
-    Ok(Service {
+    Ok(SdlService {
         spot: at.spot.clone(),
         image: image.to_owned(),
         command: texts("command", notes),
@@ -67,7 +67,7 @@ pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Serv
     })
 }
 
-fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
+fn image<'a>(fields: &MapFields<'a>) -> Result<&'a str, SdlError> {
     let help = "name a container image";
     let at = fields.required("image", help)?;
     match at.text()? {
@@ -83,7 +83,7 @@ fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
     }
 }
 
-fn dependencies(fields: &Fields<'_>, notes: &mut Diagnostics) -> Result<(), SdlError> {
+fn dependencies(fields: &MapFields<'_>, notes: &mut Diagnostics) -> Result<(), SdlError> {
     // Only validated, because the manifest does not contain dependencies.
     if let Some(at) = fields.get("dependencies") {
         for item in at.list(notes)? {
@@ -95,7 +95,7 @@ fn dependencies(fields: &Fields<'_>, notes: &mut Diagnostics) -> Result<(), SdlE
     Ok(())
 }
 
-fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Diagnostics) {
+fn check_env(fields: &MapFields<'_>, env: Option<&[String]>, notes: &mut Diagnostics) {
     let names = env
         .into_iter()
         .flatten()
@@ -140,7 +140,7 @@ fn expose(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Expose, SdlError
     })
 }
 
-fn inner_port(fields: &Fields<'_>) -> Result<u16, SdlError> {
+fn inner_port(fields: &MapFields<'_>) -> Result<u16, SdlError> {
     const HELP: &str = "use 1 to 65535";
     let at = fields.required("port", HELP)?;
     match port(&at)? {
@@ -149,7 +149,7 @@ fn inner_port(fields: &Fields<'_>) -> Result<u16, SdlError> {
     }
 }
 
-fn proto(fields: &Fields<'_>) -> Result<Proto, SdlError> {
+fn proto(fields: &MapFields<'_>) -> Result<Proto, SdlError> {
     match fields.text("proto")?.to_ascii_uppercase().as_str() {
         "" | "TCP" => Ok(Proto::Tcp),
         "UDP" => Ok(Proto::Udp),

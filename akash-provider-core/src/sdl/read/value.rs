@@ -2,30 +2,30 @@
 
 use crate::sdl::diagnostics::Diagnostics;
 use crate::sdl::fault::{ErrorKind, Location, SdlError, truncated};
-use crate::sdl::node::{Content, Key, Node, Scalar};
+use crate::sdl::node::{Content, Scalar, YamlKey, YamlNode};
 use crate::sdl::scalar::{self, QuantityError};
 use std::rc::Rc;
 
 #[derive(Debug, Clone)]
 pub(super) struct ValueRef<'a> {
-    node: &'a Node,
+    node: &'a YamlNode,
     pub(super) spot: Location,
 }
 
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
-    entries: &'a [(Key, Rc<Node>)],
+pub(super) struct MapFields<'a> {
+    entries: &'a [(YamlKey, Rc<YamlNode>)],
     pub(super) spot: Location,
 }
 
 impl<'a> ValueRef<'a> {
-    pub(super) fn top(node: &'a Node) -> Self {
+    pub(super) fn top(node: &'a YamlNode) -> Self {
         let spot = Location::new(node.line, "document");
         Self { node, spot }
     }
 
     /// Returns the fields of a map. An empty value is an empty map.
-    pub(super) fn map(&self) -> Result<Fields<'a>, SdlError> {
+    pub(super) fn map(&self) -> Result<MapFields<'a>, SdlError> {
         let entries: &[_] = match &self.node.content {
             Content::Map(entries) => entries,
             Content::Scalar(_) if self.node.is_null() => &[],
@@ -34,7 +34,7 @@ impl<'a> ValueRef<'a> {
             }
         };
         let spot = self.spot.clone();
-        Ok(Fields { entries, spot })
+        Ok(MapFields { entries, spot })
     }
 
     /// Returns the items of a list. Empty items are skipped with a warning, as in the Akash tools.
@@ -144,7 +144,7 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MapFields<'a> {
     /// Adds an error for each field that is not among `names`.
     pub(super) fn only(&self, names: &[&str], notes: &mut Diagnostics) {
         for (spot, problem, help) in self.others(names) {

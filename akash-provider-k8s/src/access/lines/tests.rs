@@ -5,7 +5,7 @@ fn stamp(second: u8, text: &str) -> String {
     format!("2026-11-21T10:20:{second:02}.000000001Z {text}\n")
 }
 
-fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<String> {
+fn read(lines: &mut LogParser, bytes: &[u8]) -> Vec<String> {
     let mut out = Vec::new();
     lines.push(bytes, &mut out);
     out
@@ -28,13 +28,13 @@ fn removes_timestamps_and_line_ends() {
         (b"\n", &[""]),
     ];
     for (bytes, wanted) in cases {
-        assert_eq!(read(&mut Lines::new(1024), bytes), wanted, "{bytes:?}");
+        assert_eq!(read(&mut LogParser::new(1024), bytes), wanted, "{bytes:?}");
     }
 }
 
 #[test]
 fn the_last_line_needs_no_newline() {
-    let mut lines = Lines::new(1024);
+    let mut lines = LogParser::new(1024);
     assert_eq!(read(&mut lines, b"2026-11-21T10:20:49Z no end"), [] as [&str; 0]);
     let mut out = Vec::new();
     lines.end(&mut out);
@@ -51,18 +51,18 @@ fn splits_lines_longer_than_the_limit() {
         (101, vec![100, 1]),
         (250, vec![100, 100, 50]),
     ] {
-        let mut lines = Lines::new(100);
+        let mut lines = LogParser::new(100);
         let found = read(&mut lines, stamp(1, &"x".repeat(length)).as_bytes());
         let lengths: Vec<_> = found.iter().map(String::len).collect();
         assert_eq!(lengths, pieces, "{length}");
     }
-    let mut lines = Lines::new(100);
+    let mut lines = LogParser::new(100);
     let found = read(&mut lines, stamp(1, &"é".repeat(75)).as_bytes());
     assert_eq!(found.concat(), "é".repeat(75), "no character is split");
     let mut bytes = b"2026-11-21T10:20:49Z ".to_vec();
     bytes.extend([0x80; 1000]);
     bytes.push(b'\n');
-    let found = read(&mut Lines::new(100), &bytes);
+    let found = read(&mut LogParser::new(100), &bytes);
     assert_eq!(
         found.concat().chars().count(),
         1000,
@@ -72,7 +72,7 @@ fn splits_lines_longer_than_the_limit() {
 
 #[test]
 fn a_long_line_is_returned_before_its_end() {
-    let mut lines = Lines::new(100);
+    let mut lines = LogParser::new(100);
     let head = b"2026-11-21T10:20:49Z ";
     read(&mut lines, head);
     let mut given = 0;
@@ -85,7 +85,7 @@ fn a_long_line_is_returned_before_its_end() {
 
 #[test]
 fn since_is_the_second_of_the_last_line() {
-    let mut lines = Lines::new(100);
+    let mut lines = LogParser::new(100);
     assert_eq!(lines.since(), None);
     read(&mut lines, b"2026-11-21T10:20:07.999999999Z a\n");
     assert_eq!(lines.since().unwrap().to_string(), "2026-11-21T10:20:07Z");
@@ -112,7 +112,7 @@ proptest! {
     /// Each line is returned exactly once, wherever the stream is split or the connection breaks.
     #[test]
     fn nothing_is_lost_or_doubled_over_cuts(log in log(), cuts in proptest::collection::vec(0..2000_usize, 0..6), step in 1..40_usize) {
-        let mut lines = Lines::new(16);
+        let mut lines = LogParser::new(16);
         let mut found = Vec::new();
         let whole = |since: Option<Timestamp>| -> Vec<u8> {
             let from = since.map_or(i64::MIN, Timestamp::as_second);
@@ -135,7 +135,7 @@ proptest! {
             lines.push(chunk, &mut found);
         }
         lines.end(&mut found);
-        let mut plain = Lines::new(16);
+        let mut plain = LogParser::new(16);
         let mut wanted = Vec::new();
         plain.push(&whole(None), &mut wanted);
         // Pieces may be split at other positions; the text is the same.
@@ -147,7 +147,7 @@ proptest! {
 
 #[test]
 fn errors_of_the_node_are_dropped_after_lines_of_the_container() {
-    let mut lines = Lines::new(100);
+    let mut lines = LogParser::new(100);
     let mut out = Vec::new();
     lines.push(b"2026-01-01T00:00:00.000000001Z one\n", &mut out);
     lines.push(

@@ -47,7 +47,7 @@ fn pod() -> (Value, Value) {
 }
 
 /// Returns one rendered object of each kind, and the fields that the API server adds.
-fn objects() -> Vec<(Kind, Value, Value)> {
+fn objects() -> Vec<(ItemKind, Value, Value)> {
     let (template, running) = pod();
     let with = |spec: &Value| json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
     let egress = json!([{"to": [{"podSelector": {"matchLabels": {"a": "b"}}}], "ports": [{"port": 53}]}]);
@@ -57,32 +57,32 @@ fn objects() -> Vec<(Kind, Value, Value)> {
         json!({"name": "0-80", "port": 80, "targetPort": 80, "protocol": "TCP", "nodePort": 30000});
     vec![
         (
-            Kind::NetworkPolicy,
+            ItemKind::NetworkPolicy,
             json!({"spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": egress}}),
             json!({}),
         ),
         (
-            Kind::ResourceQuota,
+            ItemKind::ResourceQuota,
             json!({"spec": {"hard": {"requests.cpu": "2000m"}}}),
             json!({"spec": {"hard": {"requests.cpu": "2"}}, "status": {"used": {}}}),
         ),
         (
-            Kind::ServiceAccount,
+            ItemKind::ServiceAccount,
             json!({}),
             json!({"imagePullSecrets": [{"name": "mirror"}]}),
         ),
         (
-            Kind::Role,
+            ItemKind::Role,
             json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
             json!({}),
         ),
         (
-            Kind::RoleBinding,
+            ItemKind::RoleBinding,
             json!({"roleRef": {"kind": "Role", "name": "web"}, "subjects": [{"kind": "ServiceAccount", "name": "web"}]}),
             json!({}),
         ),
         (
-            Kind::Service,
+            ItemKind::Service,
             json!({"spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [port]}}),
             json!({"spec": {
                 "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ports": [filled_port],
@@ -91,12 +91,12 @@ fn objects() -> Vec<(Kind, Value, Value)> {
             }, "status": {"loadBalancer": {}}}),
         ),
         (
-            Kind::Deployment,
+            ItemKind::Deployment,
             json!({"spec": {"replicas": 1, "template": with(&template)}}),
             json!({"spec": {"progressDeadlineSeconds": 600, "template": with(&running)}, "status": {"replicas": 1}}),
         ),
         (
-            Kind::StatefulSet,
+            ItemKind::StatefulSet,
             json!({"spec": {"replicas": 1, "template": with(&template), "volumeClaimTemplates": claims}}),
             json!({"spec": {
                 "podManagementPolicy": "OrderedReady", "serviceName": "", "template": with(&running),
@@ -119,8 +119,8 @@ fn of_others() -> Value {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one row per edit")]
-fn edits() -> Vec<(Kind, Value, &'static str)> {
-    use Kind::{
+fn edits() -> Vec<(ItemKind, Value, &'static str)> {
+    use ItemKind::{
         Deployment, NetworkPolicy, ResourceQuota, Role, RoleBinding, Service, ServiceAccount, StatefulSet,
     };
     let pod = |spec: Value| json!({"spec": {"template": {"spec": spec}}});

@@ -1,21 +1,21 @@
 use super::*;
 
 #[derive(Default)]
-struct Cache(BTreeMap<Id, LiveObject>);
+struct Cache(BTreeMap<ObjectId, LiveObject>);
 
 impl WatchedObjects for Cache {
-    fn find(&self, id: &Id) -> Option<LiveObject> {
+    fn find(&self, id: &ObjectId) -> Option<LiveObject> {
         self.0.get(id).cloned()
     }
 
-    fn ours(&self) -> Vec<(Id, String)> {
+    fn ours(&self) -> Vec<(ObjectId, String)> {
         let alive = self.0.iter().filter(|(_, live)| !live.is_deleting);
         alive.map(|(id, live)| (id.clone(), live.uid.clone())).collect()
     }
 }
 
 impl Cache {
-    fn take(&mut self, id: &Id, body: Value) {
+    fn take(&mut self, id: &ObjectId, body: Value) {
         let live = LiveObject {
             uid: format!("uid of {id}"),
             is_deleting: false,
@@ -48,14 +48,14 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-fn plan_of(items: &[Item], ledger: &Ledger, adopted: &[&str], cache: &Cache) -> Plan {
+fn plan_of(items: &[Item], ledger: &ObjectHashes, adopted: &[&str], cache: &Cache) -> Plan {
     let there = items.iter().map(|i| (i.id.clone(), found(i))).collect();
     plan_with(items, ledger, &there, adopted, cache)
 }
 
 fn plan_with(
     items: &[Item],
-    ledger: &Ledger,
+    ledger: &ObjectHashes,
     there: &ExistingObjects,
     adopted: &[&str],
     cache: &Cache,
@@ -84,7 +84,7 @@ fn written(plan: &Plan) -> Vec<String> {
     plan.writes.iter().map(|w| w.id.to_string()).collect()
 }
 
-fn version_of(write: &Write) -> &str {
+fn version_of(write: &ObjectWrite) -> &str {
     let labels = write.body.pointer("/spec/template/metadata/labels").unwrap();
     labels[labels::MANIFEST_VERSION].as_str().unwrap()
 }
@@ -92,12 +92,12 @@ fn version_of(write: &Write) -> &str {
 #[test]
 fn an_unchanged_object_is_not_written() {
     let items = [
-        Item::new(Kind::NetworkPolicy, &named("closed")),
-        Item::new(Kind::ResourceQuota, &named("quota")),
-        Item::new(Kind::Deployment, &workload("a", 1, "1")),
+        Item::new(ItemKind::NetworkPolicy, &named("closed")),
+        Item::new(ItemKind::ResourceQuota, &named("quota")),
+        Item::new(ItemKind::Deployment, &workload("a", 1, "1")),
     ];
     let mut cache = Cache::default();
-    let first = plan_of(&items, &Ledger::new(), &[], &cache);
+    let first = plan_of(&items, &ObjectHashes::new(), &[], &cache);
     assert_eq!(
         written(&first),
         ["NetworkPolicy/closed", "ResourceQuota/quota", "Deployment/web"]
@@ -116,48 +116,48 @@ fn an_unchanged_object_is_not_written() {
 #[test]
 fn a_new_version_or_replica_count_replaces_no_pod() {
     let mut cache = Cache::default();
-    let one = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
-    cache.run(&plan_of(&one, &Ledger::new(), &[], &cache));
-    let newer = [Item::new(Kind::Deployment, &workload("a", 1, "2"))];
-    assert!(plan_of(&newer, &Ledger::new(), &[], &cache).is_empty());
-    let more = [Item::new(Kind::Deployment, &workload("a", 2, "2"))];
-    let plan = plan_of(&more, &Ledger::new(), &[], &cache);
+    let one = [Item::new(ItemKind::Deployment, &workload("a", 1, "1"))];
+    cache.run(&plan_of(&one, &ObjectHashes::new(), &[], &cache));
+    let newer = [Item::new(ItemKind::Deployment, &workload("a", 1, "2"))];
+    assert!(plan_of(&newer, &ObjectHashes::new(), &[], &cache).is_empty());
+    let more = [Item::new(ItemKind::Deployment, &workload("a", 2, "2"))];
+    let plan = plan_of(&more, &ObjectHashes::new(), &[], &cache);
     assert_eq!(version_of(&plan.writes[0]), "1", "the template is unchanged");
-    let other = [Item::new(Kind::Deployment, &workload("b", 2, "2"))];
-    let plan = plan_of(&other, &Ledger::new(), &[], &cache);
+    let other = [Item::new(ItemKind::Deployment, &workload("b", 2, "2"))];
+    let plan = plan_of(&other, &ObjectHashes::new(), &[], &cache);
     assert_eq!(version_of(&plan.writes[0]), "2");
 }
 
 #[test]
 fn an_edited_object_is_restored() {
-    let items = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
+    let items = [Item::new(ItemKind::Deployment, &workload("a", 1, "1"))];
     let mut cache = Cache::default();
-    cache.run(&plan_of(&items, &Ledger::new(), &[], &cache));
+    cache.run(&plan_of(&items, &ObjectHashes::new(), &[], &cache));
     let live = cache.0.get_mut(&items[0].id).unwrap();
     live.body["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil");
-    let plan = plan_of(&items, &Ledger::new(), &[], &cache);
+    let plan = plan_of(&items, &ObjectHashes::new(), &[], &cache);
     assert!(
         plan.writes[0].reason.contains("spec.template.spec.containers.0"),
         "{plan:?}"
     );
     cache.run(&plan);
-    assert!(plan_of(&items, &Ledger::new(), &[], &cache).is_empty());
+    assert!(plan_of(&items, &ObjectHashes::new(), &[], &cache).is_empty());
 }
 
 #[test]
 fn a_workload_of_the_other_kind_is_deleted_after_the_new_one_is_written() {
     let mut cache = Cache::default();
-    let before = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
-    cache.run(&plan_of(&before, &Ledger::new(), &[], &cache));
-    let after = [Item::new(Kind::StatefulSet, &workload("a", 1, "2"))];
-    let plan = plan_of(&after, &Ledger::new(), &[], &cache);
+    let before = [Item::new(ItemKind::Deployment, &workload("a", 1, "1"))];
+    cache.run(&plan_of(&before, &ObjectHashes::new(), &[], &cache));
+    let after = [Item::new(ItemKind::StatefulSet, &workload("a", 1, "2"))];
+    let plan = plan_of(&after, &ObjectHashes::new(), &[], &cache);
     assert_eq!(written(&plan), ["StatefulSet/web"]);
     assert_eq!(plan.deletes[0].id, before[0].id);
     assert_eq!(plan.deletes[0].uid.as_deref(), Some("uid of Deployment/web"));
     cache.run(&plan);
     assert_eq!(cache.0.len(), 1, "one workload");
     cache.0.get_mut(&after[0].id).unwrap().is_deleting = true;
-    let blocked = plan_of(&after, &Ledger::new(), &[], &cache);
+    let blocked = plan_of(&after, &ObjectHashes::new(), &[], &cache);
     assert_eq!(
         blocked.blocked,
         [after[0].id.clone()],
@@ -167,7 +167,7 @@ fn a_workload_of_the_other_kind_is_deleted_after_the_new_one_is_written() {
 
 #[test]
 fn an_object_in_the_ledger_may_be_missing() {
-    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_watched()) {
+    for kind in ItemKind::ALL.into_iter().filter(|kind| !kind.is_watched()) {
         let items = [Item::new(kind, &named("one")), Item::new(kind, &named("two"))];
         let ledger = ledger_after(&items);
         let mut there: ExistingObjects = items.iter().map(|i| (i.id.clone(), found(i))).collect();
@@ -188,7 +188,7 @@ fn an_object_in_the_ledger_may_be_missing() {
 fn a_login_is_compared_with_the_existing_one() {
     let login = |text: &str| {
         let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {".dockerconfigjson": text}});
-        [Item::new(Kind::Secret, &secret)]
+        [Item::new(ItemKind::Secret, &secret)]
     };
     let (old, new) = (login("b2xk"), login("bmV3"));
     let ledger = ledger_after(&old);
@@ -211,7 +211,7 @@ fn a_login_is_compared_with_the_existing_one() {
     let unknown = BTreeSet::from([new[0].id.clone()]);
     let mut wanted = DesiredState {
         items: &new,
-        ledger: &Ledger::new(),
+        ledger: &ObjectHashes::new(),
         there: &there,
         without_password: &unknown,
         adopted: &BTreeSet::new(),
@@ -228,7 +228,7 @@ fn a_login_is_compared_with_the_existing_one() {
 
 #[test]
 fn an_object_that_left_the_manifest_is_deleted_by_name() {
-    let secret = [Item::new(Kind::Secret, &named("docker-creds-web"))];
+    let secret = [Item::new(ItemKind::Secret, &named("docker-creds-web"))];
     let ledger = ledger_after(&secret);
     let plan = plan_of(&[], &ledger, &[], &Cache::default());
     assert_eq!(
@@ -245,27 +245,32 @@ fn an_adopted_workload_preserves_its_template_until_it_changes() {
     let mut adopted = workload("a", 1, "77");
     adopted["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
     adopted["spec"]["template"]["spec"]["containers"][0]["tty"] = json!(true);
-    let item = Item::new(Kind::Deployment, &workload("a", 1, "90"));
+    let item = Item::new(ItemKind::Deployment, &workload("a", 1, "90"));
     let mut cache = Cache::default();
     cache.take(&item.id, adopted.clone());
 
-    let marked = plan_of(std::slice::from_ref(&item), &Ledger::new(), &["web"], &cache);
+    let marked = plan_of(
+        std::slice::from_ref(&item),
+        &ObjectHashes::new(),
+        &["web"],
+        &cache,
+    );
     assert_eq!(marked.writes[0].body, item.mark());
     assert!(!marked.writes[0].take_over);
     let mut live = adopted.clone();
     live["metadata"] = item.mark()["metadata"].clone();
     cache.take(&item.id, live);
-    assert!(plan_of(std::slice::from_ref(&item), &Ledger::new(), &[], &cache).is_empty());
+    assert!(plan_of(std::slice::from_ref(&item), &ObjectHashes::new(), &[], &cache).is_empty());
 
-    let more = Item::new(Kind::Deployment, &workload("a", 3, "91"));
-    let plan = plan_of(std::slice::from_ref(&more), &Ledger::new(), &[], &cache);
+    let more = Item::new(ItemKind::Deployment, &workload("a", 3, "91"));
+    let plan = plan_of(std::slice::from_ref(&more), &ObjectHashes::new(), &[], &cache);
     assert!(plan.writes[0].take_over);
     assert_eq!(
         plan.writes[0].body.pointer("/spec/template"),
         adopted.pointer("/spec/template")
     );
-    let changed = Item::new(Kind::Deployment, &workload("b", 3, "92"));
-    let plan = plan_of(std::slice::from_ref(&changed), &Ledger::new(), &[], &cache);
+    let changed = Item::new(ItemKind::Deployment, &workload("b", 3, "92"));
+    let plan = plan_of(std::slice::from_ref(&changed), &ObjectHashes::new(), &[], &cache);
     assert!(plan.writes[0].take_over);
     assert_eq!(version_of(&plan.writes[0]), "92");
 }
@@ -277,21 +282,21 @@ fn a_stateful_set_with_changed_volumes_is_replaced() {
         set["spec"]["volumeClaimTemplates"] = json!([{
             "metadata": {"name": name}, "spec": {"resources": {"requests": {"storage": size}}},
         }]);
-        Item::new(Kind::StatefulSet, &set)
+        Item::new(ItemKind::StatefulSet, &set)
     };
     let mut cache = Cache::default();
     let mut live = with("1Gi", "web-data").body;
     live["spec"]["volumeClaimTemplates"][0]["spec"]["volumeMode"] = json!("Filesystem");
     live["spec"]["volumeClaimTemplates"][0]["status"] = json!({"phase": "Pending"});
     cache.take(&with("1Gi", "web-data").id, live);
-    let same = plan_of(&[with("1024Mi", "web-data")], &Ledger::new(), &[], &cache);
+    let same = plan_of(&[with("1024Mi", "web-data")], &ObjectHashes::new(), &[], &cache);
     assert_eq!((same.writes.len(), same.replaced.len()), (1, 0));
     for other in [
         with("2Gi", "web-data"),
         with("1Gi", "web-other"),
-        Item::new(Kind::StatefulSet, &workload("a", 1, "1")),
+        Item::new(ItemKind::StatefulSet, &workload("a", 1, "1")),
     ] {
-        let plan = plan_of(&[other], &Ledger::new(), &[], &cache);
+        let plan = plan_of(&[other], &ObjectHashes::new(), &[], &cache);
         assert_eq!((plan.writes.len(), plan.replaced.len()), (0, 1), "{plan:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! Desired objects of an applied lease, and the repair of one of them.
 
-use super::super::unrecorded::Rules;
+use super::super::unrecorded::DerivedObjects;
 use crate::apply::MANAGER;
-use crate::apply::item::{Id, Item};
-use crate::apply::plan::{LiveObject, WatchedObjects, Write};
+use crate::apply::item::{Item, ObjectId};
+use crate::apply::plan::{LiveObject, ObjectWrite, WatchedObjects};
 use crate::cluster::namespace::with_type;
 use crate::drift::{CONFLICT_REPAIRS, drifted, foreign, is_among};
 use crate::labels;
@@ -23,9 +23,9 @@ pub(super) struct AppliedLease {
     pub(super) is_recorded: bool,
     /// Rules for the desired objects of a lease without a Manifest record; `None` if the record exists. If
     /// `is_recorded` is true, the rules do not apply to isolation objects.
-    pub(super) rules: Option<Rules>,
+    pub(super) rules: Option<DerivedObjects>,
     /// Desired objects that may be wrong, because the hash of the applied object differs or is unknown.
-    pub(super) unverified: BTreeSet<Id>,
+    pub(super) unverified: BTreeSet<ObjectId>,
 }
 
 impl AppliedLease {
@@ -35,7 +35,7 @@ impl AppliedLease {
     }
 
     /// Returns the objects that weaken the isolation of the lease and were not rendered.
-    pub(super) fn foreign(&self) -> Vec<(Id, ObjectMeta)> {
+    pub(super) fn foreign(&self) -> Vec<(ObjectId, ObjectMeta)> {
         let openings = self.view.openings();
         still_there(match self.rules.as_ref().filter(|_| !self.is_recorded) {
             Some(rules) => foreign(|id, meta| rules.is_rendered(id, meta), openings),
@@ -45,7 +45,7 @@ impl AppliedLease {
 
     /// Returns the repair of the live object; `None` if no repair is needed, or if a newer deploy wrote the
     /// object.
-    pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
+    pub(super) fn repair_of(&self, id: &ObjectId, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {
             uid: meta.uid.clone().unwrap_or_default(),
@@ -73,7 +73,7 @@ impl AppliedLease {
 }
 
 pub(super) struct Repair {
-    pub(super) write: Write,
+    pub(super) write: ObjectWrite,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
     /// Last field manager, other than this provider, that changed the object.
@@ -81,7 +81,7 @@ pub(super) struct Repair {
 }
 
 impl Repair {
-    pub(super) fn log(&self, home: &str, id: &Id, is_conflict: bool) {
+    pub(super) fn log(&self, home: &str, id: &ObjectId, is_conflict: bool) {
         let (reason, by) = (&self.write.reason, self.by.as_deref().unwrap_or("unknown"));
         if is_conflict {
             tracing::warn!(
@@ -102,17 +102,17 @@ impl Repair {
 struct SingleObject(LiveObject);
 
 impl WatchedObjects for SingleObject {
-    fn find(&self, _: &Id) -> Option<LiveObject> {
+    fn find(&self, _: &ObjectId) -> Option<LiveObject> {
         Some(self.0.clone())
     }
 
-    fn ours(&self) -> Vec<(Id, String)> {
+    fn ours(&self) -> Vec<(ObjectId, String)> {
         Vec::new()
     }
 }
 
 /// Drops objects that are being deleted.
-pub(super) fn still_there(mut found: Vec<(Id, ObjectMeta)>) -> Vec<(Id, ObjectMeta)> {
+pub(super) fn still_there(mut found: Vec<(ObjectId, ObjectMeta)>) -> Vec<(ObjectId, ObjectMeta)> {
     found.retain(|(_, meta)| meta.deletion_timestamp.is_none());
     found
 }

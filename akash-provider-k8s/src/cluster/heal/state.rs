@@ -2,7 +2,7 @@
 
 use super::super::differences::meta_of;
 use super::super::is_as_new;
-use crate::apply::item::Id;
+use crate::apply::item::ObjectId;
 use crate::crd::Manifest;
 use crate::drift::RepairBackoff;
 use crate::state::LeaseView;
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct RepairState {
-    pub(super) backoff: RepairBackoff<(String, Id)>,
+    pub(super) backoff: RepairBackoff<(String, ObjectId)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
     /// For each namespace and object, the version that a repair wrote, until a watch reports this version.
-    pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
+    pub(super) repaired: BTreeMap<String, BTreeMap<ObjectId, Option<String>>>,
     /// Time of the next comparison, by namespace. The objects are compared at this time even if the lease
     /// does not change.
     pub(super) later: BTreeMap<String, Instant>,
     /// Drifted objects that were logged and are not repaired, by namespace.
-    pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
+    pub(super) logged: BTreeMap<String, BTreeSet<ObjectId>>,
     /// Lease of each namespace, including namespaces that lost their labels and Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
     /// For each lease, the last Manifest record that matched the applied objects.
@@ -39,7 +39,7 @@ impl RepairState {
     }
 
     /// Returns true if the cached object is older than the last repair of the object.
-    pub(super) fn is_outdated(&mut self, home: &str, id: &Id, view: &LeaseView) -> bool {
+    pub(super) fn is_outdated(&mut self, home: &str, id: &ObjectId, view: &LeaseView) -> bool {
         let Some(versions) = self.repaired.get_mut(home) else {
             return false;
         };
@@ -57,7 +57,7 @@ impl RepairState {
     pub(super) fn log(
         &mut self,
         home: &str,
-        left: impl Iterator<Item = (Id, String)>,
+        left: impl Iterator<Item = (ObjectId, String)>,
         counters: &ClusterCounters,
     ) {
         let before = self.logged.remove(home).unwrap_or_default();

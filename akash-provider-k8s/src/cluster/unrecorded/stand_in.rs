@@ -1,7 +1,7 @@
 //! Stand-in for an unknown manifest, made from the live objects of a lease.
 
-use crate::apply::item::Kind;
-use crate::apply::plan::Ledger;
+use crate::apply::item::ItemKind;
+use crate::apply::plan::ObjectHashes;
 use crate::apply::subset::quantity;
 use crate::labels;
 use crate::objects::{leased_ip_policy_name, node_port_service_name};
@@ -42,8 +42,8 @@ pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec 
 
 /// Returns stand-in services. The rendered objects have the same names, requests and ports as the live
 /// objects.
-pub(super) fn services(view: &LeaseView, ledger: &Ledger) -> Vec<Service> {
-    let is_account = |kind: Kind| matches!(kind, Kind::ServiceAccount | Kind::Role);
+pub(super) fn services(view: &LeaseView, ledger: &ObjectHashes) -> Vec<Service> {
+    let is_account = |kind: ItemKind| matches!(kind, ItemKind::ServiceAccount | ItemKind::Role);
     let accounts: BTreeSet<&String> = ledger
         .keys()
         .filter(|id| is_account(id.kind))

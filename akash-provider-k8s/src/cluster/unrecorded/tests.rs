@@ -1,5 +1,5 @@
 use super::*;
-use crate::apply::plan::Write;
+use crate::apply::plan::ObjectWrite;
 use crate::apply::{exact, marked};
 use crate::drift::{DriftedObject, drifted};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -83,16 +83,16 @@ fn service(name: &str, permissions: &[&str]) -> Service {
 
 /// Lease, with the objects that the API server stores for it.
 struct Lease {
-    settings: Settings,
+    settings: KubeSettings,
     deployment: WorkloadSpec,
     namespace: Namespace,
-    objects: BTreeMap<Id, Value>,
+    objects: BTreeMap<ObjectId, Value>,
 }
 
 impl Lease {
     fn applied() -> Self {
         let lease: LeaseId = LEASE.parse().unwrap();
-        let mut settings = Settings::new(lease.provider.clone());
+        let mut settings = KubeSettings::new(lease.provider.clone());
         settings.egress.api_servers = vec!["10.1.2.3:6443".parse().unwrap()];
         settings.commit.cpu = 2.0;
         let services = vec![service("db", &[]), service("web", &["logs", "deployment"])];
@@ -119,7 +119,7 @@ impl Lease {
     }
 
     fn view(&self) -> LeaseView {
-        fn all<K: DeserializeOwned>(lease: &Lease, kind: Kind) -> BTreeMap<String, Arc<K>> {
+        fn all<K: DeserializeOwned>(lease: &Lease, kind: ItemKind) -> BTreeMap<String, Arc<K>> {
             let of_kind = lease.objects.iter().filter(|(id, _)| id.kind == kind);
             of_kind
                 .map(|(id, body)| {
@@ -132,21 +132,21 @@ impl Lease {
         }
         LeaseView {
             namespace: Some(Arc::new(self.namespace.clone())),
-            policies: all(self, Kind::NetworkPolicy),
-            quotas: all(self, Kind::ResourceQuota),
-            accounts: all(self, Kind::ServiceAccount),
-            roles: all(self, Kind::Role),
-            role_bindings: all(self, Kind::RoleBinding),
-            deployments: all(self, Kind::Deployment),
-            stateful_sets: all(self, Kind::StatefulSet),
-            services: all(self, Kind::Service),
+            policies: all(self, ItemKind::NetworkPolicy),
+            quotas: all(self, ItemKind::ResourceQuota),
+            accounts: all(self, ItemKind::ServiceAccount),
+            roles: all(self, ItemKind::Role),
+            role_bindings: all(self, ItemKind::RoleBinding),
+            deployments: all(self, ItemKind::Deployment),
+            stateful_sets: all(self, ItemKind::StatefulSet),
+            services: all(self, ItemKind::Service),
             ..LeaseView::default()
         }
     }
 
     fn derived(&self) -> Vec<DerivedItem> {
         let view = self.view();
-        Rules::new(
+        DerivedObjects::new(
             &self.deployment.lease,
             &self.namespace,
             &view,
@@ -155,10 +155,10 @@ impl Lease {
         .derive(&view)
     }
 
-    fn heal(&mut self) -> Vec<Write> {
+    fn heal(&mut self) -> Vec<ObjectWrite> {
         let items: Vec<Item> = self.derived().into_iter().map(|derived| derived.item).collect();
         let all = drifted(&items, &self.view()).into_iter();
-        let writes: Vec<Write> = all.map(|DriftedObject { write, .. }| write).collect();
+        let writes: Vec<ObjectWrite> = all.map(|DriftedObject { write, .. }| write).collect();
         for write in &writes {
             match (&write.patch, self.objects.get_mut(&write.id)) {
                 (Some(patch), Some(live)) => {
@@ -176,14 +176,14 @@ impl Lease {
         derived.map(|derived| derived.item.id.to_string()).collect()
     }
 
-    fn edit(&mut self, id: &str, patch: &Value) -> Id {
-        let id = Id::parse(id).unwrap();
+    fn edit(&mut self, id: &str, patch: &Value) -> ObjectId {
+        let id = ObjectId::parse(id).unwrap();
         exact::tests::merge(self.objects.get_mut(&id).unwrap(), patch);
         id
     }
 
     /// Returns the objects without annotations, because a repair adds an annotation.
-    fn content(&self) -> BTreeMap<Id, Value> {
+    fn content(&self) -> BTreeMap<ObjectId, Value> {
         let mut objects = self.objects.clone();
         for body in objects.values_mut() {
             body["metadata"]["annotations"].take();
@@ -193,10 +193,10 @@ impl Lease {
 }
 
 /// Adds the default values that the API server sets.
-fn fill_in(kind: Kind, body: &mut Value) {
+fn fill_in(kind: ItemKind, body: &mut Value) {
     body["metadata"]["uid"] = json!("1");
     match kind {
-        Kind::Deployment | Kind::StatefulSet => {
+        ItemKind::Deployment | ItemKind::StatefulSet => {
             let pod = &mut body["spec"]["template"]["spec"];
             pod["restartPolicy"] = json!("Always");
             pod["terminationGracePeriodSeconds"] = json!(30);
@@ -207,14 +207,14 @@ fn fill_in(kind: Kind, body: &mut Value) {
             if let Some(account) = pod.get("serviceAccountName").cloned() {
                 pod["serviceAccount"] = account;
             }
-            if kind == Kind::Deployment {
+            if kind == ItemKind::Deployment {
                 body["spec"]["progressDeadlineSeconds"] = json!(600);
             } else {
                 body["spec"]["podManagementPolicy"] = json!("OrderedReady");
                 body["spec"]["volumeClaimTemplates"][0]["status"] = json!({"phase": "Pending"});
             }
         }
-        Kind::Service => {
+        ItemKind::Service => {
             body["spec"]["clusterIP"] = json!("10.0.0.9");
             body["spec"]["sessionAffinity"] = json!("None");
             body["spec"]["internalTrafficPolicy"] = json!("Cluster");
@@ -237,7 +237,7 @@ fn an_edited_level_of_isolation_loosens_nothing() {
     assert_eq!(lease.content(), before);
     let view = lease.view();
     let (lease_id, settings) = (&lease.deployment.lease, lease.settings.clone());
-    let rules = Rules::new(lease_id, &lease.namespace, &view, settings);
+    let rules = DerivedObjects::new(lease_id, &lease.namespace, &view, settings);
     let annotations = &rules.namespace["metadata"]["annotations"];
     assert_eq!(annotations[labels::ISOLATION], "baseline");
 }
@@ -296,7 +296,7 @@ fn edits_of_rules() -> Vec<(&'static str, Value)> {
 fn edits_of_workloads() -> Vec<(&'static str, Value)> {
     let container = |field: &str, value: Value| {
         let mut lease = Lease::applied();
-        let web = Id::parse("Deployment/web").unwrap();
+        let web = ObjectId::parse("Deployment/web").unwrap();
         let mut container =
             lease.objects.get_mut(&web).unwrap()["spec"]["template"]["spec"]["containers"][0].take();
         container[field] = value;
@@ -358,7 +358,7 @@ fn edits_of_workloads() -> Vec<(&'static str, Value)> {
 fn an_unchanged_lease_is_verified_and_not_written() {
     let mut lease = Lease::applied();
     let derived = lease.derived();
-    let ids: Vec<&Id> = derived.iter().map(|derived| &derived.item.id).collect();
+    let ids: Vec<&ObjectId> = derived.iter().map(|derived| &derived.item.id).collect();
     assert_eq!(
         ids,
         lease.objects.keys().collect::<Vec<_>>(),
@@ -375,7 +375,7 @@ fn one_write_reverts_each_edit_that_needs_no_record() {
         let before = lease.content();
         let id = lease.edit(id, &patch);
         assert!(lease.content() != before, "{id} {patch}");
-        let writes: Vec<Id> = lease.heal().into_iter().map(|write| write.id).collect();
+        let writes: Vec<ObjectId> = lease.heal().into_iter().map(|write| write.id).collect();
         assert_eq!(writes, std::slice::from_ref(&id), "{patch}");
         assert!(lease.content() == before, "{id} {patch}: {}", lease.objects[&id]);
         assert_eq!(lease.heal(), [], "{id} {patch}");
@@ -428,7 +428,7 @@ fn a_role_with_unknown_rules_loses_rules_that_no_permission_allows() {
     ledger.insert("Role/web".to_owned(), "of an older rendering".to_owned());
     let annotations = lease.namespace.metadata.annotations.as_mut().unwrap();
     annotations.insert(LEDGER.to_owned(), serde_json::to_string(&ledger).unwrap());
-    let role = Id::parse("Role/web").unwrap();
+    let role = ObjectId::parse("Role/web").unwrap();
     let before = lease.objects[&role]["rules"].clone();
     let mut rules = before.clone();
     rules
@@ -451,7 +451,7 @@ fn missing_objects_are_created_if_their_hash_is_verified() {
         "ServiceAccount/web",
     ];
     for id in missing {
-        lease.objects.remove(&Id::parse(id).unwrap());
+        lease.objects.remove(&ObjectId::parse(id).unwrap());
     }
     let mut written: Vec<String> = lease.heal().iter().map(|write| write.id.to_string()).collect();
     written.sort();
@@ -459,7 +459,7 @@ fn missing_objects_are_created_if_their_hash_is_verified() {
     wanted.sort_unstable();
     assert_eq!(written, wanted);
     for id in missing {
-        let id = Id::parse(id).unwrap();
+        let id = ObjectId::parse(id).unwrap();
         for field in ["spec", "rules", "subjects", "roleRef"] {
             assert_eq!(lease.objects[&id].get(field), before[&id].get(field), "{id}");
         }
@@ -470,7 +470,7 @@ fn missing_objects_are_created_if_their_hash_is_verified() {
 fn roles_and_bindings_outside_the_ledger_do_not_belong_to_the_lease() {
     let lease = Lease::applied();
     let view = lease.view();
-    let rules = Rules::new(
+    let rules = DerivedObjects::new(
         &lease.deployment.lease,
         &lease.namespace,
         &view,
@@ -480,21 +480,21 @@ fn roles_and_bindings_outside_the_ledger_do_not_belong_to_the_lease() {
         labels: Some([(labels::MANAGED.to_owned(), "true".to_owned())].into()),
         ..ObjectMeta::default()
     };
-    let is = |id: &str, meta: &ObjectMeta| rules.is_rendered(&Id::parse(id).unwrap(), meta);
+    let is = |id: &str, meta: &ObjectMeta| rules.is_rendered(&ObjectId::parse(id).unwrap(), meta);
     assert!(is("Role/web", &ObjectMeta::default()) && is("RoleBinding/web", &ObjectMeta::default()));
     assert!(!is("Role/opening", &labelled) && !is("RoleBinding/opening", &labelled));
     // The policy may belong to a service without a workload.
     assert!(is("NetworkPolicy/opening", &labelled) && !is("NetworkPolicy/opening", &ObjectMeta::default()));
     let mut unledgered = lease.namespace.clone();
     unledgered.metadata.annotations.as_mut().unwrap().remove(LEDGER);
-    let rules = Rules::new(
+    let rules = DerivedObjects::new(
         &lease.deployment.lease,
         &unledgered,
         &view,
         lease.settings.clone(),
     );
     assert!(
-        rules.is_rendered(&Id::parse("Role/opening").unwrap(), &labelled),
+        rules.is_rendered(&ObjectId::parse("Role/opening").unwrap(), &labelled),
         "unknown objects are not foreign"
     );
 }

@@ -2,7 +2,7 @@
 
 use super::{MAX_EXTRA_BYTES, read, without_passwords};
 use crate::crd::ManifestSpec;
-use crate::refusal::Refusal;
+use crate::refusal::RenderError;
 use akash_provider_core::cluster::{HostnameDeclaration, IpDeclaration, WorkloadSpec};
 use akash_provider_core::manifest::{Group, SchedulerParamsById, canonical_json};
 use data_encoding::HEXLOWER;
@@ -50,8 +50,8 @@ impl Covered {
 }
 
 /// Returns the annotation text for `deployment`. `spec` is the encoded form of `deployment`.
-pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
-    let cannot = |problem: String| Refusal::new("", "manifest", problem);
+pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, RenderError> {
+    let cannot = |problem: String| RenderError::new("", "manifest", problem);
     // Decoded before the write: an undecodable record could not be deployed.
     let decoded = read::deployment(deployment.lease.clone(), spec);
     let decoded = decoded.map_err(|(field, problem)| {

@@ -20,9 +20,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Path of an invalid field, and the problem of the field.
-type Fault = (String, String);
+type FieldFault = (String, String);
 
-pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
+pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, FieldFault> {
     let at = |field: &str| format!("spec.lease_id.{field}");
     let deployment = DeploymentId {
         owner: parse(at("owner"), &id.owner)?,
@@ -39,7 +39,7 @@ pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
 }
 
 /// Decodes the deployment from a spec. Does not read the annotation.
-pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<WorkloadSpec, Fault> {
+pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<WorkloadSpec, FieldFault> {
     if spec.group.services.is_empty() {
         // An empty group would delete all running workloads.
         let problem = "empty; a lease has at least one service";
@@ -67,7 +67,7 @@ pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Workload
     })
 }
 
-fn service(at: &str, service: &ManifestService) -> Result<Service, Fault> {
+fn service(at: &str, service: &ManifestService) -> Result<Service, FieldFault> {
     let exposes = service.expose.iter().flatten().enumerate();
     let expose = exposes.map(|(n, one)| expose(&format!("{at}.expose[{n}]"), one));
     let expose = expose.collect::<Result<Vec<_>, _>>()?;
@@ -90,7 +90,11 @@ fn service(at: &str, service: &ManifestService) -> Result<Service, Fault> {
     })
 }
 
-fn resources(at: &str, resources: &ManifestResources, expose: &[ServiceExpose]) -> Result<Resources, Fault> {
+fn resources(
+    at: &str,
+    resources: &ManifestResources,
+    expose: &[ServiceExpose],
+) -> Result<Resources, FieldFault> {
     let volumes = resources.storage.iter().flatten().enumerate();
     let storage = volumes.map(|(n, volume)| {
         Ok(Storage {
@@ -109,7 +113,7 @@ fn resources(at: &str, resources: &ManifestResources, expose: &[ServiceExpose]) 
             bytes: parse(format!("{at}.memory.size"), &resources.memory.size)?,
             attributes: attributes(resources.memory.attributes.as_ref()),
         },
-        storage: storage.collect::<Result<_, Fault>>()?,
+        storage: storage.collect::<Result<_, FieldFault>>()?,
         gpu: Gpu {
             units: resources.gpu.units.into(),
             attributes: attributes(resources.gpu.attributes.as_ref()),
@@ -144,7 +148,7 @@ fn attributes(list: Option<&Vec<ManifestAttribute>>) -> Vec<Attribute> {
         .collect()
 }
 
-fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, Fault> {
+fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, FieldFault> {
     let port = |field: &str, port: u32| {
         let beyond = |_| {
             (
@@ -222,7 +226,7 @@ fn scheduler_params(params: &ManifestSchedulerParams) -> SchedulerParams {
     }
 }
 
-fn parse<T: FromStr<Err: Display>>(field: String, text: &str) -> Result<T, Fault> {
+fn parse<T: FromStr<Err: Display>>(field: String, text: &str) -> Result<T, FieldFault> {
     text.parse()
         .map_err(|error: T::Err| (field, format!("`{text}`: {error}")))
 }

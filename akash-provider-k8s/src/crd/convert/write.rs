@@ -6,14 +6,14 @@ use crate::crd::{
     ManifestSchedulerGpu, ManifestSchedulerParams, ManifestSchedulerResources, ManifestService,
     ManifestServiceParams, ManifestSpec, ManifestStorage, ManifestUnits,
 };
-use crate::refusal::{MAX_OBJECT_BYTES, Refusal};
+use crate::refusal::{MAX_OBJECT_BYTES, RenderError};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
     HttpOptions, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams,
 };
 use akash_provider_core::types::{Attribute, LeaseId};
 
-pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
+pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, RenderError> {
     let services = deployment.group.services.iter().map(|one| {
         let params = deployment.params.get(&one.resources.id);
         service(one, params.and_then(Option::as_ref))
@@ -27,14 +27,14 @@ pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
     })
 }
 
-pub(super) fn small_enough(manifest: &crate::crd::Manifest) -> Result<(), Refusal> {
+pub(super) fn small_enough(manifest: &crate::crd::Manifest) -> Result<(), RenderError> {
     // An object that cannot be encoded cannot be stored.
     let bytes = serde_json::to_vec(manifest).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_OBJECT_BYTES {
         let problem = format!(
             "the record has {bytes} bytes, more than the limit of {MAX_OBJECT_BYTES}; move large texts into the images"
         );
-        return Err(Refusal::new("", "manifest", problem));
+        return Err(RenderError::new("", "manifest", problem));
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(super) fn lease(lease: &LeaseId) -> ManifestLeaseId {
     }
 }
 
-fn service(service: &Service, scheduler: Option<&SchedulerParams>) -> Result<ManifestService, Refusal> {
+fn service(service: &Service, scheduler: Option<&SchedulerParams>) -> Result<ManifestService, RenderError> {
     Ok(ManifestService {
         name: service.name.clone(),
         image: service.image.clone(),
@@ -71,17 +71,17 @@ fn service(service: &Service, scheduler: Option<&SchedulerParams>) -> Result<Man
     })
 }
 
-fn resources(service: &Service) -> Result<ManifestResources, Refusal> {
+fn resources(service: &Service) -> Result<ManifestResources, RenderError> {
     let resources = &service.resources;
     let units = |field: &str, units: u64, list: &[Attribute]| {
         let too_many = |_| {
-            Refusal::new(
+            RenderError::new(
                 &service.name,
                 field,
                 format!("{units} units exceed the maximum of {}", u32::MAX),
             )
         };
-        Ok::<_, Refusal>(ManifestUnits {
+        Ok::<_, RenderError>(ManifestUnits {
             // The field has 32 bits, but the amount of an order has 64.
             units: u32::try_from(units).map_err(too_many)?,
             attributes: attributes(list),

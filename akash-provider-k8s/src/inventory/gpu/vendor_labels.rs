@@ -62,21 +62,21 @@ fn amd(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {
     Some((PRODUCT, spec(Vendor::Amd, &parts, memory)))
 }
 
-fn spec(vendor: Vendor, parts: &Parts, gigabytes: Option<u64>) -> GpuSpec {
+fn spec(vendor: Vendor, parts: &ProductParts, gigabytes: Option<u64>) -> GpuSpec {
     let memory = gigabytes.map(|g| format!("{g}Gi")).unwrap_or_default();
     GpuSpec::new(vendor.name(), &parts.model, &memory, &parts.interface, 0)
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+struct ProductParts {
     model: String,
     interface: String,
     gigabytes: Option<u64>,
 }
 
 /// Parses product names such as `NVIDIA-A100-SXM4-80GB`. Returns `None` for shared or partitioned devices.
-fn parts(product: &str) -> Option<Parts> {
-    let mut parts = Parts {
+fn parts(product: &str) -> Option<ProductParts> {
+    let mut parts = ProductParts {
         model: String::new(),
         interface: String::new(),
         gigabytes: None,
@@ -114,7 +114,7 @@ mod tests {
             ("NVIDIA-L40S", "l40s", "", None),
             ("AMD_Instinct_MI300X_OAM", "mi300x", "", None),
         ] {
-            let expected = Parts {
+            let expected = ProductParts {
                 model: model.to_owned(),
                 interface: interface.to_owned(),
                 gigabytes,

@@ -1,7 +1,7 @@
 use super::*;
-use crate::inventory::storage::{StorageOptions, View, pools};
+use crate::inventory::storage::{StorageInputs, StorageOptions, pools};
 use crate::inventory::{CephClusterFacts, ClassFacts, LeaseFacts, NodeFacts};
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ fn each_problem_of_gpus_has_its_remedy() {
 fn of_class(class: Value, clusters: &[CephClusterFacts]) -> IgnoredResource {
     let facts = ClassFacts::from_object(&serde_json::from_value(class).unwrap());
     let classes = BTreeMap::from([("fast".into(), facts)]);
-    let (_, notes) = pools(View {
+    let (_, notes) = pools(StorageInputs {
         classes: &classes,
         volumes: &mut std::iter::empty(),
         capacities: &mut std::iter::empty(),
@@ -222,7 +222,7 @@ fn each_problem_of_a_storage_class_has_its_remedy() {
 
 #[test]
 fn records_and_kinds_have_remedies() {
-    let kind = unreadable_kind(Kind::Class, "forbidden");
+    let kind = unreadable_kind(InventoryKind::Class, "forbidden");
     check(
         &kind,
         IgnoredKind::ObjectKind,
@@ -240,7 +240,7 @@ fn records_and_kinds_have_remedies() {
         "apiVersion": "akash.network/v2beta2", "kind": "Manifest", "metadata": {"name": "bad"},
         "spec": {"lease_id": {"provider": provider}},
     });
-    let settings = Settings::new(provider.parse().unwrap());
+    let settings = KubeSettings::new(provider.parse().unwrap());
     let reason = LeaseFacts::from_object(&serde_json::from_value(record).unwrap(), &settings).unwrap_err();
     let record = invalid_record("bad", &reason);
     check(

@@ -1,6 +1,6 @@
 use super::*;
-use crate::inventory::facts::{Change, Key};
-use crate::state::follow::{Report, Sink};
+use crate::inventory::facts::{FactChange, NamespacedName};
+use crate::state::follow::{Sink, WatchObserver};
 use futures::StreamExt;
 use serde_json::json;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::time::{Instant, sleep, timeout};
 const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 
 struct World {
-    shared: Arc<Shared>,
+    shared: Arc<CapacityTracker>,
     updates: BoxStream<'static, Result<InventoryUpdate, Error>>,
     _publisher: AbortOnDropHandle<()>,
 }
 
 impl World {
     fn new() -> Self {
-        let mut settings = Settings::new(PROVIDER.parse().unwrap());
+        let mut settings = KubeSettings::new(PROVIDER.parse().unwrap());
         settings.leased_ips = true;
         settings.leased_ip_pool = 5;
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(CapacityTracker::new(
             settings.leased_ips.then(|| settings.clone()),
-            &Options::default(),
+            &CapacityOptions::default(),
         ));
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         Self {
@@ -34,22 +34,23 @@ impl World {
     fn node(&self, name: &str) {
         let node = json!({"metadata": {"name": name, "labels": {"akash.network": "true"}}});
         let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
-        let key = Key::new("", name);
-        self.shared.apply([Change::Set(key, ObjectFacts::Node(facts))]);
+        let key = NamespacedName::new("", name);
+        self.shared
+            .apply([FactChange::Set(key, ObjectFacts::Node(facts))]);
     }
 
-    fn listed(&self, kinds: &[Kind]) {
+    fn listed(&self, kinds: &[InventoryKind]) {
         for kind in kinds {
             self.reporter(*kind).listed();
         }
     }
 
-    fn reporter(&self, kind: Kind) -> Reporter {
+    fn reporter(&self, kind: InventoryKind) -> Reporter {
         let shared = Arc::clone(&self.shared);
         Reporter { kind, shared }
     }
 
-    fn fails(&self, kind: Kind, why: &str) {
+    fn fails(&self, kind: InventoryKind, why: &str) {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
     }
 
@@ -64,13 +65,13 @@ impl World {
     }
 }
 
-const ESSENTIAL: [Kind; 3] = [Kind::Node, Kind::Pod, Kind::Lease];
+const ESSENTIAL: [InventoryKind; 3] = [InventoryKind::Node, InventoryKind::Pod, InventoryKind::Lease];
 
 #[tokio::test(start_paused = true)]
 async fn no_update_before_all_kinds_were_listed() {
     let mut world = World::new();
     world.node("n1");
-    for kind in Kind::ALL {
+    for kind in InventoryKind::ALL {
         assert_eq!(world.next_update().await, None, "before {kind:?}");
         world.listed(&[kind]);
     }
@@ -82,9 +83,9 @@ async fn no_update_before_all_kinds_were_listed() {
 async fn watches_report_their_connection_restarts_and_last_event() {
     let world = World::new();
     let watch = || world.shared.watches().get("nodes").copied();
-    world.listed(&[Kind::Pod]);
+    world.listed(&[InventoryKind::Pod]);
     assert_eq!(world.shared.watches(), BTreeMap::new(), "no watch is started");
-    let reporter = world.reporter(Kind::Node);
+    let reporter = world.reporter(InventoryKind::Node);
     reporter.starts();
     let expected = |is_connected, starts, failures, last_event: Option<u64>| {
         let last_event = last_event.map(Duration::from_secs);
@@ -96,12 +97,12 @@ async fn watches_report_their_connection_restarts_and_last_event() {
         })
     };
     assert_eq!(watch(), expected(false, 1, 0, None));
-    let mut sink = CountSink::<Node>::new(Kind::Node, &world.shared, Box::new(|_| None));
+    let mut sink = CountSink::<Node>::new(InventoryKind::Node, &world.shared, Box::new(|_| None));
     sink.complete(Instant::now());
     reporter.listed();
     sleep(Duration::from_secs(7)).await;
     assert_eq!(watch(), expected(true, 1, 0, Some(7)));
-    world.fails(Kind::Node, "connection refused");
+    world.fails(InventoryKind::Node, "connection refused");
     sink.applied(Node::default());
     sleep(Duration::from_secs(3)).await;
     assert_eq!(watch(), expected(false, 1, 1, Some(3)));
@@ -113,7 +114,7 @@ async fn watches_report_their_connection_restarts_and_last_event() {
 #[tokio::test(start_paused = true)]
 async fn burst_is_one_update_within_a_second() {
     let mut world = World::new();
-    world.listed(&Kind::ALL);
+    world.listed(&InventoryKind::ALL);
     assert_eq!(world.next_update().await, Some(Ok(0)));
     let began = Instant::now();
     for n in 0..100 {
@@ -133,7 +134,7 @@ async fn w25_watch_failure_keeps_the_last_update_and_is_reported_once() {
     for kind in ESSENTIAL {
         let mut world = World::new();
         world.node("n1");
-        world.listed(&Kind::ALL);
+        world.listed(&InventoryKind::ALL);
         assert_eq!(world.next_update().await, Some(Ok(1)));
         world.fails(kind, "connection refused");
         let failure = world
@@ -171,9 +172,9 @@ async fn w25_watch_failure_keeps_the_last_update_and_is_reported_once() {
 async fn late_subscriber_receives_the_last_update() {
     let mut world = World::new();
     world.node("n1");
-    world.listed(&Kind::ALL);
+    world.listed(&InventoryKind::ALL);
     assert_eq!(world.next_update().await, Some(Ok(1)));
-    world.fails(Kind::Pod, "gone");
+    world.fails(InventoryKind::Pod, "gone");
     assert!(world.next_update().await.expect("reported").is_err());
     world.updates = world.shared.updates.watch();
     assert_eq!(world.next_update().await, Some(Ok(1)));
@@ -182,19 +183,22 @@ async fn late_subscriber_receives_the_last_update() {
 #[tokio::test(start_paused = true)]
 async fn unreadable_storage_delays_the_first_update_and_is_reported() {
     let mut world = World::new();
-    let readable: Vec<_> = Kind::ALL.into_iter().filter(|k| *k != Kind::Volume).collect();
+    let readable: Vec<_> = InventoryKind::ALL
+        .into_iter()
+        .filter(|k| *k != InventoryKind::Volume)
+        .collect();
     world.listed(&readable);
-    world.fails(Kind::Volume, "forbidden");
+    world.fails(InventoryKind::Volume, "forbidden");
     assert_eq!(world.next_update().await, None, "the list may be late");
     tokio::time::advance(Duration::from_secs(20)).await;
     let update = world.updates.next().await.unwrap().unwrap();
     let ignored = update.inventory.explain(&[]).ignored;
     assert_eq!(ignored.len(), 1);
     assert_eq!(ignored[0].reason(), "persistentvolumes cannot be read: forbidden");
-    world.listed(&[Kind::Volume]);
+    world.listed(&[InventoryKind::Volume]);
     let update = world.updates.next().await.unwrap().unwrap();
     assert!(update.inventory.explain(&[]).ignored.is_empty());
-    world.fails(Kind::Volume, "for a moment");
+    world.fails(InventoryKind::Volume, "for a moment");
     world.node("n1");
     assert_eq!(world.next_update().await, Some(Ok(1)), "other updates continue");
 }
@@ -202,11 +206,11 @@ async fn unreadable_storage_delays_the_first_update_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn cluster_without_rook_causes_no_delay() {
     let mut world = World::new();
-    let there = Kind::ALL
+    let there = InventoryKind::ALL
         .into_iter()
-        .filter(|k| !matches!(k, Kind::CephCluster | Kind::CephPool));
+        .filter(|k| !matches!(k, InventoryKind::CephCluster | InventoryKind::CephPool));
     world.listed(&there.collect::<Vec<_>>());
-    for kind in [Kind::CephCluster, Kind::CephPool] {
+    for kind in [InventoryKind::CephCluster, InventoryKind::CephPool] {
         world.reporter(kind).absent("404".to_owned());
     }
     assert_eq!(world.next_update().await, Some(Ok(0)));
@@ -216,12 +220,12 @@ async fn cluster_without_rook_causes_no_delay() {
 async fn cluster_without_the_manifest_kind_is_unknown() {
     let mut world = World::new();
     world.listed(
-        &Kind::ALL
+        &InventoryKind::ALL
             .into_iter()
-            .filter(|k| *k != Kind::Lease)
+            .filter(|k| *k != InventoryKind::Lease)
             .collect::<Vec<_>>(),
     );
-    world.reporter(Kind::Lease).absent("404".to_owned());
+    world.reporter(InventoryKind::Lease).absent("404".to_owned());
     let failure = world
         .next_update()
         .await
@@ -233,7 +237,7 @@ async fn cluster_without_the_manifest_kind_is_unknown() {
 #[tokio::test(start_paused = true)]
 async fn configured_pool_limits_the_number_of_addresses() {
     let mut world = World::new();
-    world.listed(&Kind::ALL);
+    world.listed(&InventoryKind::ALL);
     let update = world.updates.next().await.unwrap().unwrap();
     assert_eq!(update.leased_ips.unwrap().total, 5);
 }
@@ -262,15 +266,15 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
         "spec": {"nodeName": "n1", "containers": []},
     }))
     .unwrap();
-    let settings = Settings::new(PROVIDER.parse().unwrap());
+    let settings = KubeSettings::new(PROVIDER.parse().unwrap());
     let read = move |m: &DynamicObject| {
         LeaseFacts::from_object(m, &settings)
             .unwrap()
             .map(ObjectFacts::Lease)
     };
-    let mut leases = CountSink::new(Kind::Lease, &world.shared, Box::new(read));
+    let mut leases = CountSink::new(InventoryKind::Lease, &world.shared, Box::new(read));
     let mut pods = CountSink::new(
-        Kind::Pod,
+        InventoryKind::Pod,
         &world.shared,
         Box::new(|p| PodFacts::from_object(p).map(ObjectFacts::Pod)),
     );
@@ -281,7 +285,7 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
         pods.begin();
         pods.page(vec![pod.clone()]);
         pods.complete(Instant::now());
-        world.listed(&Kind::ALL);
+        world.listed(&InventoryKind::ALL);
         if times == 0 {
             let update = world.updates.next().await.unwrap().unwrap();
             assert_eq!(update.placements[0].places[0].unit, 7);
@@ -296,11 +300,15 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn addresses_come_from_the_pools_after_the_first_count() {
-    let mut settings = Settings::new(PROVIDER.parse().unwrap());
+    let mut settings = KubeSettings::new(PROVIDER.parse().unwrap());
     settings.leased_ips = true;
-    let shared =
-        |settings: &Settings| Shared::new(settings.leased_ips.then(|| settings.clone()), &Options::default());
-    let pool = |shared: &Shared| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
+    let shared = |settings: &KubeSettings| {
+        CapacityTracker::new(
+            settings.leased_ips.then(|| settings.clone()),
+            &CapacityOptions::default(),
+        )
+    };
+    let pool = |shared: &CapacityTracker| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
     let counted = shared(&settings);
     assert_eq!(pool(&counted), None, "an unknown number is not published");
     assert!(settings.leased_ip_count.set((16, 3)));
@@ -317,7 +325,7 @@ async fn addresses_come_from_the_pools_after_the_first_count() {
     settings.leased_ips = false;
     assert_eq!(pool(&shared(&settings)), None);
     // Without pools the configured number applies.
-    let mut alone = Settings::new(PROVIDER.parse().unwrap());
+    let mut alone = KubeSettings::new(PROVIDER.parse().unwrap());
     (alone.leased_ips, alone.leased_ip_pool) = (true, 5);
     assert_eq!(pool(&shared(&alone)), Some((5, 0)));
 }
@@ -326,7 +334,7 @@ async fn addresses_come_from_the_pools_after_the_first_count() {
 async fn changed_number_of_addresses_is_published_alone() {
     let mut world = World::new();
     world.node("a");
-    world.listed(&Kind::ALL);
+    world.listed(&InventoryKind::ALL);
     assert_eq!(world.next_update().await, Some(Ok(1)));
     assert_eq!(world.next_update().await, None);
     world.shared.inner().recounted = true;
@@ -338,9 +346,9 @@ async fn changed_number_of_addresses_is_published_alone() {
 /// Starts a capacity count of a cluster with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     let (sender, publications) = watch::channel(None);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(CapacityTracker {
         publisher: Some(sender),
-        ..Shared::new(None, &Options::default())
+        ..CapacityTracker::new(None, &CapacityOptions::default())
     });
     let publisher = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&shared).publish()));
     for name in ["n1", "n2"] {
@@ -349,10 +357,13 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
             "status": {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
         });
         let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
-        shared.apply([Change::Set(Key::new("", name), ObjectFacts::Node(facts))]);
+        shared.apply([FactChange::Set(
+            NamespacedName::new("", name),
+            ObjectFacts::Node(facts),
+        )]);
     }
     pod(&shared, "1");
-    for kind in Kind::ALL {
+    for kind in InventoryKind::ALL {
         let shared = Arc::clone(&shared);
         Reporter { kind, shared }.listed();
     }
@@ -367,13 +378,16 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     )
 }
 
-fn pod(shared: &Shared, cpu: &str) {
+fn pod(shared: &CapacityTracker, cpu: &str) {
     let pod = json!({
         "metadata": {"name": "web-0", "namespace": "ns", "uid": "u1"},
         "spec": {"nodeName": "n1", "containers": [{"name": "web", "resources": {"requests": {"cpu": cpu}}}]},
     });
     let facts = PodFacts::from_object(&serde_json::from_value(pod).unwrap()).unwrap();
-    shared.apply([Change::Set(Key::new("ns", "web-0"), ObjectFacts::Pod(facts))]);
+    shared.apply([FactChange::Set(
+        NamespacedName::new("ns", "web-0"),
+        ObjectFacts::Pod(facts),
+    )]);
 }
 
 /// Returns the free CPU of the first node.
@@ -421,7 +435,7 @@ async fn reason_of_an_unknown_count_is_published() {
     let (mut inventory, _publisher) = whole().await;
     next(&mut inventory).await.unwrap().unwrap();
     let shared = Arc::clone(&inventory.shared);
-    let kind = Kind::Pod;
+    let kind = InventoryKind::Pod;
     Reporter { kind, shared }.failed("refused".to_owned(), Instant::now());
     let error = next(&mut inventory).await.unwrap().unwrap_err();
     assert!(error.contains("pods cannot be watched: refused"), "{error}");

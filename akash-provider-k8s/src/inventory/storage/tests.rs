@@ -73,7 +73,7 @@ impl World {
     }
 
     fn pools(&self) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
-        pools(View {
+        pools(StorageInputs {
             classes: &self.classes,
             volumes: &mut self.volumes.iter(),
             capacities: &mut self.capacities.iter(),

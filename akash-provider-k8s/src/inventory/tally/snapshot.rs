@@ -1,13 +1,13 @@
 //! Snapshots: the last snapshot with the changed nodes replaced, or a new one after structural changes.
 
-use super::{Dirty, NodeEntry, Snapshot, Tally};
-use crate::inventory::storage::{self, View};
+use super::{CapacityCount, Dirty, NodeEntry, Tally};
+use crate::inventory::storage::{self, StorageInputs};
 use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
 use std::sync::Arc;
 
 impl Tally {
     /// Returns a snapshot of the counted capacity, and marks the changes as published.
-    pub fn snapshot(&mut self) -> Snapshot {
+    pub fn snapshot(&mut self) -> CapacityCount {
         let mut dirty = std::mem::take(&mut self.dirty);
         // Storage comes first, because it affects the list of ignored resources.
         if dirty.storage {
@@ -26,7 +26,7 @@ impl Tally {
         let inventory = revised.unwrap_or_else(|| NodeInventory::new(&self.spec()));
         let inventory = Arc::new(inventory);
         self.last = Some(Arc::clone(&inventory));
-        Snapshot {
+        CapacityCount {
             inventory,
             placements: self.placements.values().cloned().collect(),
         }
@@ -75,7 +75,7 @@ impl Tally {
         };
         let clusters: Vec<_> = self.clusters.values().cloned().collect();
         let pools: Vec<_> = self.pools.values().cloned().collect();
-        let (storage, notes) = storage::pools(View {
+        let (storage, notes) = storage::pools(StorageInputs {
             classes: &self.classes,
             volumes: &mut self.volumes.values(),
             capacities: &mut self.capacities.values(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::Settings;
+use crate::settings::KubeSettings;
 use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
@@ -22,7 +22,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
+fn node(name: &str, change: impl FnOnce(&mut Value)) -> FactChange {
     let mut object = json!({
         "metadata": {"name": name, "labels": {
             "akash.network": "true", "akash.network/capabilities.storage.class.local": "1",
@@ -34,13 +34,13 @@ fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
     });
     change(&mut object);
     let object: Node = read(object);
-    Change::Set(
-        Key::new("", name),
+    FactChange::Set(
+        NamespacedName::new("", name),
         ObjectFacts::Node(NodeFacts::from_object(&object).unwrap()),
     )
 }
 
-fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> Change {
+fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> FactChange {
     let mut object = json!({
         "metadata": {"name": name, "namespace": namespace, "uid": "u", "labels": {
             "akash.network": "true", "akash.network/namespace": namespace,
@@ -52,14 +52,14 @@ fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&
     });
     change(&mut object);
     let object: Pod = read(object);
-    let key = Key::new(namespace, name);
+    let key = NamespacedName::new(namespace, name);
     match PodFacts::from_object(&object) {
-        Some(facts) => Change::Set(key, ObjectFacts::Pod(facts)),
-        None => Change::Gone(Kind::Pod, key, object.metadata.uid.map(Into::into)),
+        Some(facts) => FactChange::Set(key, ObjectFacts::Pod(facts)),
+        None => FactChange::Gone(InventoryKind::Pod, key, object.metadata.uid.map(Into::into)),
     }
 }
 
-fn lease(dseq: u64, unit: u32) -> Change {
+fn lease(dseq: u64, unit: u32) -> FactChange {
     let lease = lease_id(dseq);
     let name = lease.namespace();
     let manifest: DynamicObject = read(json!({
@@ -72,21 +72,24 @@ fn lease(dseq: u64, unit: u32) -> Change {
             }]},
         },
     }));
-    let facts = LeaseFacts::from_object(&manifest, &Settings::new(PROVIDER.parse().unwrap()));
-    Change::Set(Key::new("", &name), ObjectFacts::Lease(facts.unwrap().unwrap()))
+    let facts = LeaseFacts::from_object(&manifest, &KubeSettings::new(PROVIDER.parse().unwrap()));
+    FactChange::Set(
+        NamespacedName::new("", &name),
+        ObjectFacts::Lease(facts.unwrap().unwrap()),
+    )
 }
 
-fn class(name: &str, provisioner: &str, offered: bool) -> Change {
+fn class(name: &str, provisioner: &str, offered: bool) -> FactChange {
     let object: StorageClass = read(json!({
         "metadata": {"name": name, "labels": {"akash.network": offered.to_string()}}, "provisioner": provisioner,
     }));
-    Change::Set(
-        Key::new("", name),
+    FactChange::Set(
+        NamespacedName::new("", name),
         ObjectFacts::Class(ClassFacts::from_object(&object)),
     )
 }
 
-fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change {
+fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> FactChange {
     let object: PersistentVolume = read(json!({
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "rancher.io/local-path"}},
         "spec": {
@@ -97,17 +100,17 @@ fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change 
             ]}},
         },
     }));
-    Change::Set(
-        Key::new("", name),
+    FactChange::Set(
+        NamespacedName::new("", name),
         ObjectFacts::Volume(VolumeFacts::from_object(&object).unwrap()),
     )
 }
 
-fn gone(kind: Kind, namespace: &str, name: &str) -> Change {
-    Change::Gone(kind, Key::new(namespace, name), None)
+fn gone(kind: InventoryKind, namespace: &str, name: &str) -> FactChange {
+    FactChange::Gone(kind, NamespacedName::new(namespace, name), None)
 }
 
-fn tally(changes: impl IntoIterator<Item = Change>) -> Tally {
+fn tally(changes: impl IntoIterator<Item = FactChange>) -> Tally {
     let mut tally = Tally::new(StorageOptions::default());
     for change in changes {
         tally.apply(change);
@@ -137,9 +140,9 @@ fn pods_with_one_name_in_two_namespaces_both_count() {
         pod("b", "web-0", "n1", "700m", |_| ()),
     ]);
     assert_eq!(cpu_used(&tally, "n1"), 2_200);
-    tally.apply(gone(Kind::Pod, "a", "web-0"));
+    tally.apply(gone(InventoryKind::Pod, "a", "web-0"));
     assert_eq!(cpu_used(&tally, "n1"), 700, "exact to the millicore");
-    tally.apply(gone(Kind::Pod, "b", "web-0"));
+    tally.apply(gone(InventoryKind::Pod, "b", "web-0"));
     assert_eq!(cpu_used(&tally, "n1"), 0);
 }
 
@@ -163,13 +166,17 @@ fn finished_pods_do_not_count_and_deleted_pods_count_until_removal() {
 #[test]
 fn deletion_of_an_old_pod_does_not_remove_a_new_pod_with_its_name() {
     let mut tally = tally([node("n1", |_| ()), pod("a", "web-0", "n1", "1", |_| ())]);
-    tally.apply(Change::Gone(
-        Kind::Pod,
-        Key::new("a", "web-0"),
+    tally.apply(FactChange::Gone(
+        InventoryKind::Pod,
+        NamespacedName::new("a", "web-0"),
         Some("older".into()),
     ));
     assert_eq!(cpu_used(&tally, "n1"), 1_000);
-    tally.apply(Change::Gone(Kind::Pod, Key::new("a", "web-0"), Some("u".into())));
+    tally.apply(FactChange::Gone(
+        InventoryKind::Pod,
+        NamespacedName::new("a", "web-0"),
+        Some("u".into()),
+    ));
     assert_eq!(cpu_used(&tally, "n1"), 0);
 }
 
@@ -207,7 +214,7 @@ fn pods_of_own_leases_count_only_as_placements() {
         [(7, "n1", 1), (7, "n2", 1), (7, "n1", 1)],
         "deleted pods come last"
     );
-    tally.apply(gone(Kind::Lease, "", &namespace));
+    tally.apply(gone(InventoryKind::Lease, "", &namespace));
     assert_eq!(
         cpu_used(&tally, "n1"),
         2_000,
@@ -242,7 +249,7 @@ fn node_without_the_label_is_listed_only_with_own_pods() {
         pod(&namespace, "web-0", "n1", "1", |_| ()),
     ]);
     assert!(spec_of(&tally, "n1").closed.unwrap().contains("missing label"));
-    tally.apply(gone(Kind::Pod, &namespace, "web-0"));
+    tally.apply(gone(InventoryKind::Pod, &namespace, "web-0"));
     tally.snapshot();
     assert!(tally.spec().nodes.is_empty());
     assert_eq!(reasons(&tally), ["node `n1`: missing label akash.network=true"]);
@@ -295,12 +302,12 @@ fn resources_that_are_not_offered_are_reported() {
         node("n2", |n| n["metadata"]["labels"] = json!({})),
         class("beta3", "ceph", false),
         class("manual", "kubernetes.io/no-provisioner", true),
-        Change::Set(
-            Key::new("", "bad"),
+        FactChange::Set(
+            NamespacedName::new("", "bad"),
             ObjectFacts::BadLease("Manifest `bad`: invalid spec".to_owned()),
         ),
     ]);
-    tally.trouble(Kind::Capacity, Some("forbidden".to_owned()));
+    tally.trouble(InventoryKind::Capacity, Some("forbidden".to_owned()));
     let explanation = akash_provider_core::inventory::Inventory::explain(&*tally.snapshot().inventory, &[]);
     let ignored: Vec<_> = explanation.ignored.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -342,8 +349,14 @@ fn object_missing_in_a_list_is_removed() {
         pod("a", "x", "n1", "1", |_| ()),
         pod("a", "y", "n1", "1", |_| ()),
     ]);
-    tally.apply(Change::Only(Kind::Pod, [Key::new("a", "y")].into()));
-    tally.apply(Change::Only(Kind::Node, [Key::new("", "n1")].into()));
+    tally.apply(FactChange::Only(
+        InventoryKind::Pod,
+        [NamespacedName::new("a", "y")].into(),
+    ));
+    tally.apply(FactChange::Only(
+        InventoryKind::Node,
+        [NamespacedName::new("", "n1")].into(),
+    ));
     assert_eq!(cpu_used(&tally, "n1"), 1_000);
     assert_eq!(tally.spec().nodes.len(), 1);
 }
@@ -362,16 +375,16 @@ fn equal_objects_are_no_change() {
     for change in changes() {
         tally.apply(change);
     }
-    tally.apply(gone(Kind::Pod, "a", "nobody"));
+    tally.apply(gone(InventoryKind::Pod, "a", "nobody"));
     assert!(!tally.is_dirty());
 }
 
 /// Generates a change in a cluster with few objects, so that changes often affect the same object.
-fn any_change() -> impl Strategy<Value = Change> {
+fn any_change() -> impl Strategy<Value = FactChange> {
     let nodes = (0usize..3, 0u8..6).prop_map(|(n, how)| {
         let name = format!("n{n}");
         match how {
-            0 => gone(Kind::Node, "", &name),
+            0 => gone(InventoryKind::Node, "", &name),
             1 => node(&name, |n| n["metadata"]["labels"] = json!({})),
             2 => node(&name, |n| n["spec"] = json!({"unschedulable": true})),
             3 => node(&name, |n| {
@@ -396,7 +409,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     let pods = (spaces(), 0u8..3, 0u8..3, 0u8..6, 0i64..3_000).prop_map(|(space, name, on, how, cpu)| {
         let (name, on) = (format!("web-{name}"), format!("n{on}"));
         match how {
-            0 => gone(Kind::Pod, &space, &name),
+            0 => gone(InventoryKind::Pod, &space, &name),
             1 => pod(&space, &name, &on, "1", |p| {
                 p["status"] = json!({"phase": "Succeeded"})
             }),
@@ -408,26 +421,34 @@ fn any_change() -> impl Strategy<Value = Change> {
         }
     });
     let leases = (1u64..3, 0u32..3).prop_map(|(dseq, unit)| match unit {
-        0 => gone(Kind::Lease, "", &lease_id(dseq).namespace()),
+        0 => gone(InventoryKind::Lease, "", &lease_id(dseq).namespace()),
         _ => lease(dseq, unit),
     });
     let classes = (0u8..4).prop_map(|how| match how {
-        0 => gone(Kind::Class, "", "local"),
+        0 => gone(InventoryKind::Class, "", "local"),
         1 => class("local", "rancher.io/local-path", false),
         2 => class("local", "kubernetes.io/no-provisioner", true),
         _ => class("local", "rancher.io/local-path", true),
     });
     let volumes = (spaces(), 0u8..2, 0u8..3, 0u32..5).prop_map(|(space, name, on, gib)| match gib {
-        0 => gone(Kind::Volume, "", &format!("v{name}")),
+        0 => gone(InventoryKind::Volume, "", &format!("v{name}")),
         _ => volume(&format!("v{name}"), "local", gib, &space, &format!("n{on}")),
     });
     let lists = (0usize..4, 0u8..3).prop_map(|(kind, keep)| {
-        let keep: HashSet<Key> = [
-            Key::new("", &format!("n{keep}")),
-            Key::new("others", &format!("web-{keep}")),
+        let keep: HashSet<NamespacedName> = [
+            NamespacedName::new("", &format!("n{keep}")),
+            NamespacedName::new("others", &format!("web-{keep}")),
         ]
         .into();
-        Change::Only([Kind::Node, Kind::Pod, Kind::Lease, Kind::Volume][kind], keep)
+        FactChange::Only(
+            [
+                InventoryKind::Node,
+                InventoryKind::Pod,
+                InventoryKind::Lease,
+                InventoryKind::Volume,
+            ][kind],
+            keep,
+        )
     });
     prop_oneof![4 => nodes, 8 => pods, 3 => leases, 1 => classes, 2 => volumes, 1 => lists]
 }
@@ -462,11 +483,11 @@ proptest! {
     }
 }
 
-fn tally_of(objects: &BTreeMap<(Kind, Key), ObjectFacts>) -> Tally {
+fn tally_of(objects: &BTreeMap<(InventoryKind, NamespacedName), ObjectFacts>) -> Tally {
     tally(
         objects
             .iter()
-            .map(|((_, key), fact)| Change::Set(key.clone(), fact.clone())),
+            .map(|((_, key), fact)| FactChange::Set(key.clone(), fact.clone())),
     )
 }
 
@@ -479,8 +500,8 @@ fn pods_of_a_node_share_the_string_of_its_name() {
             "spec": {"nodeName": "n1", "containers": []},
         }));
         let facts = PodFacts::from_object(&object.unwrap()).unwrap();
-        tally.apply(Change::Set(
-            Key::new("ns", &format!("p{number}")),
+        tally.apply(FactChange::Set(
+            NamespacedName::new("ns", &format!("p{number}")),
             ObjectFacts::Pod(facts),
         ));
     }

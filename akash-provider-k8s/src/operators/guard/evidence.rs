@@ -2,9 +2,9 @@
 //! is deleted while its records are listed, the second reading finds no definition, or a definition that is
 //! not established or has another UID.
 
-use super::Evidence;
+use super::AbsenceEvidence;
 use crate::error::within;
-use crate::operators::operator_state::{Index, OperatorState};
+use crate::operators::operator_state::{OperatorIndex, OperatorState};
 use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -23,7 +23,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Client that lists the records of one kind and reads the CustomResourceDefinition of the kind.
-pub(in crate::operators) struct Records<K> {
+pub(in crate::operators) struct RecordReader<K> {
     pub(in crate::operators) client: Client,
     pub(in crate::operators) api: Api<K>,
     /// Converts the name of a record object to the index key of the record.
@@ -32,12 +32,12 @@ pub(in crate::operators) struct Records<K> {
     pub(in crate::operators) limit: Duration,
 }
 
-impl<K> Records<K>
+impl<K> RecordReader<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
     /// Reads the evidence at the start, and after each request of the guard. Never returns.
-    pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
+    pub(in crate::operators) async fn follow<I: OperatorIndex>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {
             match self.read().await {
@@ -55,13 +55,13 @@ where
         }
     }
 
-    async fn read(&self) -> Result<Evidence, Error> {
+    async fn read(&self) -> Result<AbsenceEvidence, Error> {
         let asked = Instant::now();
         let listed = pages::metadata(&self.api, ListParams::default(), self.limit, READ).await?;
         let names = listed.into_iter().filter_map(|record| record.metadata.name);
         let records = names.map(|name| (self.key)(&name)).collect();
         let definition = self.definition().await?;
-        Ok(Evidence {
+        Ok(AbsenceEvidence {
             asked,
             definition,
             records,

@@ -4,8 +4,8 @@ fn at(start: Instant, seconds: u64) -> Instant {
     start + Duration::from_secs(seconds)
 }
 
-fn evidence(asked: Instant, definition: &str, records: &[&str]) -> Evidence {
-    Evidence {
+fn evidence(asked: Instant, definition: &str, records: &[&str]) -> AbsenceEvidence {
+    AbsenceEvidence {
         asked,
         definition: definition.to_owned(),
         records: records.iter().map(|name| (*name).to_owned()).collect(),

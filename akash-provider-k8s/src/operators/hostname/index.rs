@@ -26,9 +26,9 @@ use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use tables::Table;
+use tables::ObjectTable;
 
-pub use crate::operators::change::Change;
+pub use crate::operators::change::ObjectChange;
 
 /// Hostname or namespace of an object.
 type Name = String;
@@ -37,13 +37,13 @@ pub type ObjectKey = (Name, Name);
 
 /// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub enum Event {
+pub enum HostnameEvent {
     /// Change of ProviderHosts, by hostname.
-    Hosts(Change<Name, DecodedRecord<Host>>),
+    Hosts(ObjectChange<Name, DecodedRecord<Host>>),
     /// Change of Manifests. The key of a Manifest is the namespace of its lease.
-    Manifests(Change<Name, DecodedRecord<Exposes>>),
+    Manifests(ObjectChange<Name, DecodedRecord<Exposes>>),
     /// Change of the objects of a kind. The key is the namespace and the hostname of the object.
-    Objects(ObjectKind, Change<ObjectKey, LiveObject>),
+    Objects(ObjectKind, ObjectChange<ObjectKey, LiveObject>),
     /// The cluster does not serve this kind.
     Absent(ObjectKind),
     /// The writer deleted an object of this kind. Contains the namespace and hostname of the object, and the
@@ -53,7 +53,7 @@ pub enum Event {
 
 /// Rules for the objects that the operator creates for hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct RoutePlan {
     /// Kind of the routes that the operator creates, with the settings for this kind.
     pub mode: Mode,
     /// Issuer of certificates; `None` for no certificates. Only Ingresses reference certificates.
@@ -74,7 +74,7 @@ pub struct ProofRule {
     pub own_domain: String,
 }
 
-impl From<Mode> for Plan {
+impl From<Mode> for RoutePlan {
     fn from(mode: Mode) -> Self {
         Self {
             mode,
@@ -85,11 +85,11 @@ impl From<Mode> for Plan {
 
 /// Observed objects of the cluster. The index determines the work for each hostname.
 #[derive(Debug, Clone)]
-pub struct Index {
-    plan: Plan,
+pub struct HostnameIndex {
+    plan: RoutePlan,
     hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
     manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
-    objects: BTreeMap<ObjectKind, Table>,
+    objects: BTreeMap<ObjectKind, ObjectTable>,
     /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
     /// Hostnames with a ProviderHost record that was removed after the operator started.
@@ -98,13 +98,13 @@ pub struct Index {
 
 /// Work for a hostname; empty if the objects are in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Work {
+pub struct HostnameWork {
     /// Filter of the route. The operator writes the filter before the route.
-    pub filter: Option<Write>,
+    pub filter: Option<HostnameWrite>,
     /// Route to write.
-    pub write: Option<Write>,
+    pub write: Option<HostnameWrite>,
     /// Certificate to request after the write of the route.
-    pub certificate: Option<Write>,
+    pub certificate: Option<HostnameWrite>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
     /// HTTPRoutes that stay until the handover time has elapsed.
@@ -117,7 +117,7 @@ pub struct Work {
 
 /// Object to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct HostnameWrite {
     /// Kind of the object.
     pub sort: ObjectKind,
     /// Namespace of the lease and of the object.
@@ -147,7 +147,7 @@ pub struct Delete {
     pub uid: String,
 }
 
-impl Work {
+impl HostnameWork {
     /// Returns true if there is nothing to write or to delete now.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -155,22 +155,22 @@ impl Work {
     }
 
     /// Returns the objects to write, in order.
-    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+    pub fn writes(&self) -> impl Iterator<Item = &HostnameWrite> {
         [&self.filter, &self.write, &self.certificate]
             .into_iter()
             .flatten()
     }
 }
 
-impl Index {
+impl HostnameIndex {
     /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
-    pub fn new(plan: impl Into<Plan>) -> Self {
+    pub fn new(plan: impl Into<RoutePlan>) -> Self {
         Self {
             plan: plan.into(),
             hosts: None,
             manifests: None,
-            objects: ObjectKind::ALL.map(|sort| (sort, Table::default())).into(),
+            objects: ObjectKind::ALL.map(|sort| (sort, ObjectTable::default())).into(),
             providers: BTreeSet::new(),
             removed: BTreeSet::new(),
         }
@@ -184,7 +184,7 @@ impl Index {
 
     /// Returns the rules for the objects that the operator creates for hostnames.
     #[must_use]
-    pub const fn plan(&self) -> &Plan {
+    pub const fn plan(&self) -> &RoutePlan {
         &self.plan
     }
 
@@ -195,19 +195,19 @@ impl Index {
     }
 
     /// Applies an event and returns the hostnames to reconcile.
-    pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    pub fn apply(&mut self, event: HostnameEvent) -> BTreeSet<Name> {
         match event {
-            Event::Hosts(change) => self.apply_hosts(change),
-            Event::Manifests(change) => self.apply_manifests(change),
-            Event::Objects(sort, change) => self.apply_objects(sort, change),
-            Event::Absent(sort) => match self.objects.entry(sort).or_default() {
-                Table::Absent => BTreeSet::new(),
+            HostnameEvent::Hosts(change) => self.apply_hosts(change),
+            HostnameEvent::Manifests(change) => self.apply_manifests(change),
+            HostnameEvent::Objects(sort, change) => self.apply_objects(sort, change),
+            HostnameEvent::Absent(sort) => match self.objects.entry(sort).or_default() {
+                ObjectTable::Absent => BTreeSet::new(),
                 table => {
                     table.vanish();
                     self.names()
                 }
             },
-            Event::Deleted(sort, (namespace, name), uid) => {
+            HostnameEvent::Deleted(sort, (namespace, name), uid) => {
                 // An object that was created again under the name has another UID.
                 if self
                     .live(sort, &name, &namespace)
@@ -224,7 +224,7 @@ impl Index {
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let declared = self.hosts.iter().flat_map(BTreeMap::keys);
-        let made = self.objects.values().flat_map(Table::names);
+        let made = self.objects.values().flat_map(ObjectTable::names);
         declared.chain(made).cloned().collect()
     }
 
@@ -294,8 +294,8 @@ impl Index {
             return None;
         }
         match (self.table(ObjectKind::Filter), self.live(ObjectKind::Filter, name, namespace)) {
-            (Table::Absent, _) => Some("the cluster does not serve SnippetsFilters; the limits of the proxy apply".to_owned()),
-            (Table::Unknown, _) => Some("the list of SnippetsFilters is pending".to_owned()),
+            (ObjectTable::Absent, _) => Some("the cluster does not serve SnippetsFilters; the limits of the proxy apply".to_owned()),
+            (ObjectTable::Unknown, _) => Some("the list of SnippetsFilters is pending".to_owned()),
             (_, None) => Some("the SnippetsFilter is not written yet".to_owned()),
             (_, Some(live)) => match &live.accepted {
                 Acceptance::Yes => None,
@@ -310,22 +310,22 @@ impl Index {
 
     /// Returns the work for a hostname.
     #[must_use]
-    pub fn work(&self, name: &str) -> Work {
+    pub fn work(&self, name: &str) -> HostnameWork {
         if !self.is_known() {
-            return Work::default();
+            return HostnameWork::default();
         }
         match self.host(name) {
             None => self.without_host(name),
             // The declaration is unknown, so existing objects are unchanged.
-            Some(Err(problem)) => Work {
+            Some(Err(problem)) => HostnameWork {
                 problem: Some(format!("invalid ProviderHost: {problem}")),
-                ..Work::default()
+                ..HostnameWork::default()
             },
             Some(Ok(host)) => self.with_host(name, host),
         }
     }
 
-    fn without_host(&self, name: &str) -> Work {
+    fn without_host(&self, name: &str) -> HostnameWork {
         let goes = self.ours(name).filter(|(sort, place, _)| {
             // A route is deleted before the objects that it references.
             sort.is_route() || self.live(sort.route(), name, place).is_none()
@@ -343,23 +343,23 @@ impl Index {
         let problem = foreign.then(|| {
             "the route belongs to a provider that has no records in this cluster; delete the route with the tool that created it".to_owned()
         });
-        Work {
+        HostnameWork {
             missing: (!deletes.is_empty()).then(|| MissingRecord {
                 key: name.to_owned(),
                 has_reason,
             }),
             deletes,
             problem,
-            ..Work::default()
+            ..HostnameWork::default()
         }
     }
 
-    fn with_host(&self, name: &str, host: &Host) -> Work {
+    fn with_host(&self, name: &str, host: &Host) -> HostnameWork {
         let mut work = match self.wanted(name, host) {
             Ok(work) => work,
-            Err(problem) => Work {
+            Err(problem) => HostnameWork {
                 problem: Some(problem),
-                ..Work::default()
+                ..HostnameWork::default()
             },
         };
         let is_settled = work.problem.is_none() && work.write.is_none();
@@ -430,9 +430,9 @@ impl Index {
         })
     }
 
-    fn table(&self, sort: ObjectKind) -> &Table {
+    fn table(&self, sort: ObjectKind) -> &ObjectTable {
         // The map holds all kinds from the start.
-        self.objects.get(&sort).unwrap_or(&Table::Unknown)
+        self.objects.get(&sort).unwrap_or(&ObjectTable::Unknown)
     }
 
     /// Returns all objects of a hostname, routes first.
@@ -460,7 +460,7 @@ impl Index {
         lease.is_some_and(|lease| self.providers.contains(&lease.provider) && lease.namespace() == namespace)
     }
 
-    fn apply_hosts(&mut self, change: Change<Name, DecodedRecord<Host>>) -> BTreeSet<Name> {
+    fn apply_hosts(&mut self, change: ObjectChange<Name, DecodedRecord<Host>>) -> BTreeSet<Name> {
         let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
         // Providers are never removed: the last record of a provider may be deleted before its routes.
@@ -482,7 +482,7 @@ impl Index {
         self.removed.retain(|name| names.contains(name));
     }
 
-    fn apply_manifests(&mut self, change: Change<Name, DecodedRecord<Exposes>>) -> BTreeSet<Name> {
+    fn apply_manifests(&mut self, change: ObjectChange<Name, DecodedRecord<Exposes>>) -> BTreeSet<Name> {
         let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|exposes| exposes.lease.provider.clone()).collect();
         self.providers.extend(providers);
@@ -493,7 +493,11 @@ impl Index {
         of_them.map(|(name, _)| name.clone()).collect()
     }
 
-    fn apply_objects(&mut self, sort: ObjectKind, change: Change<ObjectKey, LiveObject>) -> BTreeSet<Name> {
+    fn apply_objects(
+        &mut self,
+        sort: ObjectKind,
+        change: ObjectChange<ObjectKey, LiveObject>,
+    ) -> BTreeSet<Name> {
         let table = self.objects.entry(sort).or_default();
         let was_known = table.is_known();
         let touched = table.apply(change);

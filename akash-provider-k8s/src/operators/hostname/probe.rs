@@ -9,8 +9,8 @@ use super::live::Acceptance;
 use super::note_writer;
 use super::object_kind::ObjectKind;
 use super::proxy_address::ProxyAddress;
-use super::schedule::{self, Budget};
-use super::shared::Shared;
+use super::schedule::{self, CheckRate};
+use super::shared::HostnameOperatorState;
 use crate::labels;
 use crate::operators::report::cut;
 use crate::time::timestamp;
@@ -67,13 +67,13 @@ pub struct Probe {
     /// HTTP client.
     pub prober: Arc<dyn Prober>,
     /// Rate of the probes.
-    pub budget: Budget,
+    pub budget: CheckRate,
 }
 
 /// Probes hostnames until `until` is cancelled.
 pub(super) async fn run(
     probe: Probe,
-    shared: Arc<Shared>,
+    shared: Arc<HostnameOperatorState>,
     notes: note_writer::NoteWriter,
     until: CancellationToken,
 ) {
@@ -95,7 +95,7 @@ pub(super) async fn run(
 }
 
 /// Returns the hostnames with an accepted route.
-fn accepted(shared: &Shared) -> BTreeSet<String> {
+fn accepted(shared: &HostnameOperatorState) -> BTreeSet<String> {
     let inner = shared.state.inner();
     let index = &inner.index;
     let is_accepted = |name: &String| {
@@ -107,7 +107,12 @@ fn accepted(shared: &Shared) -> BTreeSet<String> {
 }
 
 /// Probes one hostname and reports the result; returns true if the hostname responds.
-async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, name: &str) -> bool {
+async fn look(
+    probe: &Probe,
+    shared: &HostnameOperatorState,
+    notes: &note_writer::NoteWriter,
+    name: &str,
+) -> bool {
     let Some((entrance, has_certificate)) = whereabouts(shared, name) else {
         return false;
     };
@@ -142,7 +147,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
 
 /// Returns the proxy address of a hostname, and whether its route references a certificate; `None` without a
 /// route.
-fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
+fn whereabouts(shared: &HostnameOperatorState, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
     let from_gateway = shared.route_parent().entrance;
     let inner = shared.state.inner();
     let index = &inner.index;

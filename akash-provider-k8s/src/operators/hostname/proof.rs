@@ -7,8 +7,8 @@
 use super::facts::Host;
 use super::note_writer::NoteWriter;
 use super::notes::{Proof, ProofState};
-use super::schedule::{self, Budget};
-use super::shared::Shared;
+use super::schedule::{self, CheckRate};
+use super::shared::HostnameOperatorState;
 use crate::labels;
 use crate::operators::report::cut;
 use crate::time::timestamp;
@@ -53,7 +53,7 @@ pub struct ProofConfig {
     /// Resolver of the TXT records.
     pub lookup: Arc<dyn TxtLookup>,
     /// Rate of the DNS queries.
-    pub budget: Budget,
+    pub budget: CheckRate,
 }
 
 /// Returns the name and the value of the TXT record that proves the ownership of a hostname. `*.example.com`
@@ -92,7 +92,7 @@ enum Finding {
 /// Checks the DNS proofs of hostnames until `until` is cancelled.
 pub(super) async fn run(
     proving: ProofConfig,
-    shared: Arc<Shared>,
+    shared: Arc<HostnameOperatorState>,
     notes: NoteWriter,
     until: CancellationToken,
 ) {
@@ -140,14 +140,14 @@ pub(super) async fn run(
 }
 
 /// Returns the hostnames that require a proof.
-fn wanted(shared: &Shared) -> BTreeSet<String> {
+fn wanted(shared: &HostnameOperatorState) -> BTreeSet<String> {
     let inner = shared.state.inner();
     let index = &inner.index;
     let needs = |name: &String| index.plan().needs_proof(name) && index.host(name).is_some_and(Result::is_ok);
     index.names().into_iter().filter(needs).collect()
 }
 
-fn host(shared: &Shared, name: &str) -> Option<Host> {
+fn host(shared: &HostnameOperatorState, name: &str) -> Option<Host> {
     let inner = shared.state.inner();
     inner.index.host(name)?.as_ref().ok().cloned()
 }

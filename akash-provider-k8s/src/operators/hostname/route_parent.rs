@@ -3,10 +3,10 @@
 
 use super::proxy_address::ProxyAddress;
 use super::route::Mode;
-use super::shared::Shared;
+use super::shared::HostnameOperatorState;
 use crate::state::WatchConfig;
-use crate::state::follow::{Follower, Report, Sink};
-use crate::state::reading::{Bookkeeping, Reading};
+use crate::state::follow::{Follower, Sink, WatchObserver};
+use crate::state::reading::{Bookkeeping, ListerWatcher};
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
@@ -14,7 +14,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Watches the object forever.
-pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, shared: Arc<Shared>) {
+pub(super) async fn watch(
+    client: Client,
+    mode: Mode,
+    config: WatchConfig,
+    shared: Arc<HostnameOperatorState>,
+) {
     let (name, api, object): (String, Api<DynamicObject>, &str) = match &mode {
         Mode::Ingress { class, .. } => {
             let resource = ApiResource::erase::<IngressClass>(&());
@@ -35,7 +40,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
         labels: "",
         fields: format!("metadata.name={object}").into(),
         is_metadata: false,
-        reading: Reading::new::<Bookkeeping>(),
+        reading: ListerWatcher::new::<Bookkeeping>(),
         definitions: shared.state.definitions.clone(),
         sink: RouteParentSink {
             object,
@@ -55,7 +60,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
 struct RouteParentSink {
     /// Name of the watched object. Other objects are skipped, because a server may ignore field selectors.
     object: String,
-    shared: Arc<Shared>,
+    shared: Arc<HostnameOperatorState>,
     /// Object in the current list.
     listed: Option<Found>,
 }
@@ -73,7 +78,7 @@ impl RouteParentSink {
     }
 }
 
-fn update(shared: &Shared, found: Option<Found>, error: Option<String>) {
+fn update(shared: &HostnameOperatorState, found: Option<Found>, error: Option<String>) {
     let is_there = found.is_some();
     let (before, name) = shared.change_route_parent(|front| {
         let before = front.is_there.replace(is_there);
@@ -118,9 +123,9 @@ impl Sink<DynamicObject> for RouteParentSink {
 }
 
 /// Writes the state of the watch to the status page.
-struct RouteParentReport(Arc<Shared>);
+struct RouteParentReport(Arc<HostnameOperatorState>);
 
-impl Report for RouteParentReport {
+impl WatchObserver for RouteParentReport {
     fn name(&self) -> &'static str {
         "IngressClass or Gateway"
     }
@@ -153,7 +158,7 @@ impl Report for RouteParentReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::hostname::index::Plan;
+    use crate::operators::hostname::index::RoutePlan;
     use crate::operators::queue::RetryPolicy;
     use crate::state::Definitions;
     use serde_json::json;
@@ -170,8 +175,8 @@ mod tests {
 
     #[test]
     fn gateway_is_watched_by_name_and_an_outage_retains_its_last_state() {
-        let shared = Shared::new(
-            Plan::default(),
+        let shared = HostnameOperatorState::new(
+            RoutePlan::default(),
             RetryPolicy::default(),
             Duration::ZERO,
             Definitions::default(),

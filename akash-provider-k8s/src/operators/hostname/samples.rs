@@ -1,13 +1,13 @@
 //! Test data for probes and proofs: records, routes, and a cluster that stores notes.
 
 use super::facts::{Exposes, Host};
-use super::index::{Change, Event, ObjectKey, Plan};
+use super::index::{HostnameEvent, ObjectChange, ObjectKey, RoutePlan};
 use super::live::LiveObject;
 use super::note_writer::NoteWriter;
 use super::notes::Notes;
 use super::object_kind::ObjectKind;
 use super::route::{Mode, References};
-use super::shared::Shared;
+use super::shared::HostnameOperatorState;
 use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::manifest::HttpOptions;
@@ -61,11 +61,11 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
 
 /// Returns the state of an operator that has listed these records and routes.
 pub(super) fn shared(
-    plan: Plan,
+    plan: RoutePlan,
     hosts: &[(&str, Host)],
     routes: Vec<(ObjectKey, LiveObject)>,
-) -> Arc<Shared> {
-    let shared = Shared::new(
+) -> Arc<HostnameOperatorState> {
+    let shared = HostnameOperatorState::new(
         plan,
         RetryPolicy::default(),
         Duration::ZERO,
@@ -83,16 +83,16 @@ pub(super) fn shared(
             }),
         )
     });
-    let manifests = Change::Listed(manifests.collect());
+    let manifests = ObjectChange::Listed(manifests.collect());
     let hosts = hosts
         .iter()
         .map(|(name, host)| ((*name).to_owned(), Ok(host.clone())));
-    let hosts = Change::Listed(hosts.collect());
-    let routes = Change::Listed(routes.into_iter().collect());
+    let hosts = ObjectChange::Listed(hosts.collect());
+    let routes = ObjectChange::Listed(routes.into_iter().collect());
     for event in [
-        Event::Hosts(hosts),
-        Event::Manifests(manifests),
-        Event::Objects(ObjectKind::Ingress, routes),
+        HostnameEvent::Hosts(hosts),
+        HostnameEvent::Manifests(manifests),
+        HostnameEvent::Objects(ObjectKind::Ingress, routes),
     ] {
         shared.state.apply(event);
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 const AT_ONCE: usize = 8;
 /// Rate of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct CheckRate {
     /// Interval between two checks of a hostname.
     pub every: Duration,
     /// Maximum number of checks per minute, for all hostnames in total.

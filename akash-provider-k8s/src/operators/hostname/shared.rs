@@ -2,7 +2,9 @@
 //! the Gateway or the IngressClass.
 
 use super::facts::Host;
-use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
+use super::index::{
+    Delete, HostnameEvent, HostnameIndex, HostnameWork, HostnameWrite, ObjectChange, RoutePlan,
+};
 use super::live::LiveObject;
 use super::object_kind::ObjectKind;
 use super::proxy_address::ProxyAddress;
@@ -27,7 +29,7 @@ pub(super) const MANIFESTS: &str = "manifests";
 /// Index with its time-dependent state.
 #[derive(Debug)]
 pub(super) struct Hostnames {
-    index: Index,
+    index: HostnameIndex,
     /// New Ingresses without a reported status, by hostname: UID, and time of the first observation.
     settling: BTreeMap<String, (String, Instant)>,
     /// Age at which a new Ingress counts as working, even if no controller reports a status.
@@ -46,19 +48,19 @@ impl Hostnames {
 }
 
 impl Deref for Hostnames {
-    type Target = Index;
+    type Target = HostnameIndex;
 
-    fn deref(&self) -> &Index {
+    fn deref(&self) -> &HostnameIndex {
         &self.index
     }
 }
 
-impl operator_state::Index for Hostnames {
-    type Event = Event;
-    type Work = Work;
+impl operator_state::OperatorIndex for Hostnames {
+    type Event = HostnameEvent;
+    type Work = HostnameWork;
     const PROBLEM: &'static str = "hostname has no valid route";
 
-    fn apply(&mut self, event: Event) -> BTreeSet<String> {
+    fn apply(&mut self, event: HostnameEvent) -> BTreeSet<String> {
         self.index.apply(event)
     }
 
@@ -70,7 +72,7 @@ impl operator_state::Index for Hostnames {
         self.index.names()
     }
 
-    fn work(&self, name: &str) -> Work {
+    fn work(&self, name: &str) -> HostnameWork {
         self.index.work(name)
     }
 
@@ -80,7 +82,7 @@ impl operator_state::Index for Hostnames {
 
     /// Permits the deletion of HTTPRoutes when the new Ingress has existed for the time `handover`. After a
     /// restart of the operator, this time is counted from zero.
-    fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
+    fn apply_time_rules(&mut self, name: &str, work: &mut HostnameWork, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
             return None;
@@ -110,13 +112,13 @@ impl operator_state::Index for Hostnames {
         [HOSTS, MANIFESTS, self.index.mode().sort().plural()].contains(&watch)
     }
 
-    fn absent(watch: &str) -> Option<Event> {
+    fn absent(watch: &str) -> Option<HostnameEvent> {
         let sort = ObjectKind::ALL.into_iter().find(|sort| sort.plural() == watch);
-        sort.map(Event::Absent)
+        sort.map(HostnameEvent::Absent)
     }
 }
 
-impl operator_state::Work for Work {
+impl operator_state::Work for HostnameWork {
     fn is_done(&self) -> bool {
         Self::is_done(self)
     }
@@ -154,20 +156,20 @@ pub struct RouteParent {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct HostnameOperatorState {
     pub(super) state: Arc<OperatorState<Hostnames>>,
     front: Mutex<RouteParent>,
 }
 
-impl Shared {
+impl HostnameOperatorState {
     pub(super) fn new(
-        plan: Plan,
+        plan: RoutePlan,
         patience: RetryPolicy,
         handover: Duration,
         definitions: Definitions,
     ) -> Self {
         let hostnames = Hostnames {
-            index: Index::new(plan),
+            index: HostnameIndex::new(plan),
             settling: BTreeMap::new(),
             handover,
             reached: BTreeMap::new(),
@@ -199,12 +201,12 @@ impl Shared {
     }
 
     /// Adds a completed write of this operator to the index. The watch reports the same write later.
-    pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
+    pub(super) fn written(&self, name: &str, write: &HostnameWrite, meta: &ObjectMeta) {
         self.state.inner().counts.written += 1;
         let place = (write.namespace.clone(), name.to_owned());
         let live = LiveObject::written(meta, &write.body);
         self.state
-            .apply(Event::Objects(write.sort, Change::Put(place, live)));
+            .apply(HostnameEvent::Objects(write.sort, ObjectChange::Put(place, live)));
     }
 
     /// Updates the index after a deletion by this operator, before the watch reports the deletion.
@@ -212,7 +214,7 @@ impl Shared {
         self.state.inner().counts.deleted += 1;
         let place = (deleted.namespace.clone(), name.to_owned());
         self.state
-            .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
+            .apply(HostnameEvent::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
     /// Retries the failed hostnames of a lease immediately, and returns their number.
@@ -227,22 +229,22 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::guard::Evidence;
+    use crate::operators::guard::AbsenceEvidence;
     use crate::operators::hostname::samples;
-    use crate::operators::operator_state::Next;
+    use crate::operators::operator_state::WriterStep;
     use std::collections::BTreeSet;
 
-    fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
+    fn deletions(shared: &HostnameOperatorState, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {
             match shared.state.next(now) {
-                Next::WorkItem(turn) => {
+                WriterStep::WorkItem(turn) => {
                     assert!(turn.work.write.is_none(), "nothing to write");
                     shared.state.finish(&turn, Ok(()), now);
                     deleted.push(turn.name);
                 }
-                Next::More => {}
-                Next::Nothing(_) => return deleted,
+                WriterStep::More => {}
+                WriterStep::Nothing(_) => return deleted,
             }
         }
     }
@@ -253,17 +255,18 @@ mod tests {
         let owner = samples::host(1);
         let hosts: Vec<_> = names.iter().map(|name| (name.as_str(), owner.clone())).collect();
         let routes = names.iter().map(|name| samples::route(name, &owner, None, false));
-        let shared = samples::shared(Plan::default(), &hosts, routes.collect());
+        let shared = samples::shared(RoutePlan::default(), &hosts, routes.collect());
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(deletions(&shared, at(0)), [""; 0]);
         let gone = |name: &String| {
-            shared
-                .state
-                .apply(Event::Hosts(Change::Gone(name.clone(), Ok(owner.clone()))))
+            shared.state.apply(HostnameEvent::Hosts(ObjectChange::Gone(
+                name.clone(),
+                Ok(owner.clone()),
+            )))
         };
         names.iter().for_each(gone);
-        let evidence = |asked| Evidence {
+        let evidence = |asked| AbsenceEvidence {
             asked,
             definition: "uid".to_owned(),
             records: BTreeSet::new(),
@@ -283,7 +286,9 @@ mod tests {
         // All records but one are restored; the route of the last is deleted after the confirmation.
         for name in &names[1..] {
             let host = Ok(owner.clone());
-            shared.state.apply(Event::Hosts(Change::Put(name.clone(), host)));
+            shared
+                .state
+                .apply(HostnameEvent::Hosts(ObjectChange::Put(name.clone(), host)));
         }
         assert_eq!(deletions(&shared, at(606)), [""; 0]);
         assert_eq!(shared.state.confirm(), 1);
@@ -293,8 +298,8 @@ mod tests {
 
     #[test]
     fn status_pages_contain_each_hostname_once() {
-        let shared = Shared::new(
-            Plan::default(),
+        let shared = HostnameOperatorState::new(
+            RoutePlan::default(),
             RetryPolicy::default(),
             Duration::ZERO,
             Definitions::default(),
@@ -303,7 +308,7 @@ mod tests {
         let garbage = names.iter().map(|name| (name.clone(), Err("garbage".to_owned())));
         shared
             .state
-            .apply(Event::Hosts(Change::Listed(garbage.collect())));
+            .apply(HostnameEvent::Hosts(ObjectChange::Listed(garbage.collect())));
         let (mut seen, mut after, mut pages) = (Vec::new(), None::<String>, 0);
         loop {
             let page = shared.status(after.as_deref(), 10);

@@ -5,9 +5,9 @@ use super::live::Acceptance;
 use super::notes::Proof;
 use super::object_kind::ObjectKind;
 use super::shared::RouteParent;
-use super::shared::{Hostnames, Shared};
+use super::shared::{HostnameOperatorState, Hostnames};
 use crate::operators::Hold;
-use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::operator_state::{OperationCounts, OperatorShared};
 use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
 use akash_provider_core::cluster::Reachability;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Status of the hostname operator.
 #[derive(Debug, Clone, Serialize)]
-pub struct Status {
+pub struct HostnameOperatorStatus {
     /// Every required kind was listed.
     pub is_ready: bool,
     /// States of the watches, by watched kind.
@@ -23,7 +23,7 @@ pub struct Status {
     /// State of the IngressClass (Ingress mode) or the Gateway (Gateway API mode).
     pub front: RouteParent,
     /// Numbers of writes, deletions and failures since the start.
-    pub counts: Counts,
+    pub counts: OperationCounts,
     /// Number of hostnames with queued or running work.
     pub busy: usize,
     /// Deletions that wait for the confirmation of an administrator.
@@ -95,8 +95,8 @@ pub struct ManagedHostname {
     pub last_update: String,
 }
 
-impl Shared {
-    pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
+impl HostnameOperatorState {
+    pub(super) fn status(&self, after: Option<&str>, limit: usize) -> HostnameOperatorStatus {
         let inner = self.state.inner();
         // One more hostname shows that another page follows.
         let names = inner.index.names_after(after, limit.saturating_add(1));
@@ -110,7 +110,7 @@ impl Shared {
         self.with(&inner, hostnames, next)
     }
 
-    pub(super) fn status_of(&self, name: &str) -> Option<Status> {
+    pub(super) fn status_of(&self, name: &str) -> Option<HostnameOperatorStatus> {
         let inner = self.state.inner();
         let is_there = inner.index.has(name);
         let one = is_there.then(|| BTreeMap::from([(name.to_owned(), inner.hostname(name))]));
@@ -119,11 +119,11 @@ impl Shared {
 
     fn with(
         &self,
-        inner: &Inner<Hostnames>,
+        inner: &OperatorShared<Hostnames>,
         hostnames: BTreeMap<String, HostnameStatus>,
         next: Option<String>,
-    ) -> Status {
-        Status {
+    ) -> HostnameOperatorStatus {
+        HostnameOperatorStatus {
             is_ready: inner.index.is_known(),
             watches: self.state.watch_status(inner),
             front: self.route_parent(),
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-impl Inner<Hostnames> {
+impl OperatorShared<Hostnames> {
     fn hostname(&self, name: &str) -> HostnameStatus {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
         let live = host.and_then(|host| self.index.route(name, &host.namespace));

@@ -1,7 +1,7 @@
 //! Watches of records and routes.
 
 use super::facts::{self, DecodedRecord, Exposes, Host};
-use super::index::{Event, ObjectKey};
+use super::index::{HostnameEvent, ObjectKey};
 use super::live::LiveObject;
 use super::object_kind::ObjectKind;
 use super::route::Mode;
@@ -9,9 +9,9 @@ use super::shared::{HOSTS, Hostnames, MANIFESTS};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use crate::operators::operator_state::OperatorState;
-use crate::operators::sink::{Read, WatchSpec, follow};
+use crate::operators::sink::{ObjectDecoder, WatchSpec, follow};
 use crate::state::WatchConfig;
-use crate::state::reading::{Bookkeeping, Reading};
+use crate::state::reading::{Bookkeeping, ListerWatcher};
 use akash_provider_core::manifest::with_star;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -28,9 +28,9 @@ pub(super) fn start(
 ) -> Vec<AbortOnDropHandle<()>> {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
     // Keys are hostnames, also for objects with another name.
-    let hosts: Read<String, DecodedRecord<Host>> =
+    let hosts: ObjectDecoder<String, DecodedRecord<Host>> =
         Box::new(move |object| (with_star(&named(object)), facts::host(object)));
-    let manifests: Read<String, DecodedRecord<Exposes>> =
+    let manifests: ObjectDecoder<String, DecodedRecord<Exposes>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let watched = |key, name| WatchSpec {
         key,
@@ -39,20 +39,20 @@ pub(super) fn start(
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::new::<Bookkeeping>(),
+        reading: ListerWatcher::new::<Bookkeeping>(),
     };
     let of_hosts = watched(HOSTS, "providerhosts.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
     let hosts_api = records(ApiResource::erase::<ProviderHost>(&()));
     let manifests_api = records(ApiResource::erase::<Manifest>(&()));
     let mut tasks = vec![
-        follow(state, of_hosts, hosts_api, hosts, Event::Hosts, config),
+        follow(state, of_hosts, hosts_api, hosts, HostnameEvent::Hosts, config),
         follow(
             state,
             of_manifests,
             manifests_api,
             manifests,
-            Event::Manifests,
+            HostnameEvent::Manifests,
             config,
         ),
     ];
@@ -64,16 +64,16 @@ pub(super) fn start(
             labels: labels::SELECTOR,
             fields: "",
             may_be_absent: sort != mode.sort(),
-            reading: Reading::new::<Bookkeeping>(),
+            reading: ListerWatcher::new::<Bookkeeping>(),
         };
         let mode = mode.clone();
-        let read: Read<ObjectKey, LiveObject> = Box::new(move |object| {
+        let read: ObjectDecoder<ObjectKey, LiveObject> = Box::new(move |object| {
             let namespace = object.metadata.namespace.clone().unwrap_or_default();
             let place = (namespace, with_star(&named(object)));
             (place, LiveObject::new(object, sort, &mode))
         });
         let api = Api::all_with(client.clone(), &sort.resource());
-        let event = move |change| Event::Objects(sort, change);
+        let event = move |change| HostnameEvent::Objects(sort, change);
         follow(state, of_objects, api, read, event, config)
     }));
     tasks

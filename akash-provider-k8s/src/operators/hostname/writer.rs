@@ -4,9 +4,9 @@
 //! refuses a second route of a hostname, the old route is deleted first. Objects that a route references are written
 //! before the route, and the certificate is requested after the route.
 
-use super::index::{Delete, Work, Write};
-use super::shared::{Hostnames, Shared};
-use crate::apply::Calls;
+use super::index::{Delete, HostnameWork, HostnameWrite};
+use super::shared::{HostnameOperatorState, Hostnames};
+use crate::apply::KubeCalls;
 use crate::audit::DeletionLog;
 use crate::labels;
 use crate::operators::guard::MissingRecord;
@@ -19,20 +19,20 @@ use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) calls: Calls,
+pub(super) struct RouteWriter {
+    pub(super) shared: Arc<HostnameOperatorState>,
+    pub(super) calls: KubeCalls,
     pub(super) deletions: DeletionLog,
 }
 
-impl ObjectWriter for Writer {
+impl ObjectWriter for RouteWriter {
     type Index = Hostnames;
 
     fn state(&self) -> &OperatorState<Hostnames> {
         &self.shared.state
     }
 
-    async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
+    async fn carry_out(&self, name: &str, work: &HostnameWork) -> Result<(), Error> {
         // A filter that cannot be written does not prevent the route, which references only an accepted filter.
         let filtered = match &work.filter {
             Some(filter) => self.write(name, filter).await,
@@ -57,8 +57,8 @@ impl ObjectWriter for Writer {
     }
 }
 
-impl Writer {
-    async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
+impl RouteWriter {
+    async fn write(&self, name: &str, write: &HostnameWrite) -> Result<(), Error> {
         let (namespace, object, resource) = (&write.namespace, &without_star(name), &write.sort.resource());
         let kind = resource.kind.as_str();
         let meta = match &write.uid {
@@ -150,7 +150,7 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
 mod tests {
     use super::*;
     use crate::audit::tests::{api_server, lines, memory_log};
-    use crate::operators::hostname::Options;
+    use crate::operators::hostname::HostnameOperatorOptions;
     use crate::operators::hostname::object_kind::ObjectKind;
     use std::time::Duration;
 
@@ -165,23 +165,23 @@ mod tests {
             key: "a.example.com".to_owned(),
             has_reason: true,
         };
-        let work = |missing: Option<&MissingRecord>| Work {
+        let work = |missing: Option<&MissingRecord>| HostnameWork {
             deletes: vec![route.clone()],
             missing: missing.cloned(),
-            ..Work::default()
+            ..HostnameWork::default()
         };
         for is_full in [false, true] {
             let ((client, deletions), (log, entries)) = (api_server(), memory_log(is_full));
-            let options = Options::default();
-            let shared = Shared::new(
+            let options = HostnameOperatorOptions::default();
+            let shared = HostnameOperatorState::new(
                 options.plan,
                 options.patience,
                 options.handover,
                 options.definitions,
             );
-            let writer = Writer {
+            let writer = RouteWriter {
                 shared: Arc::new(shared),
-                calls: Calls::new(client, Duration::from_secs(1), "route"),
+                calls: KubeCalls::new(client, Duration::from_secs(1), "route"),
                 deletions: log,
             };
             let missing = writer.carry_out("a.example.com", &work(Some(&record))).await;

@@ -29,7 +29,7 @@ pub struct Model {
 }
 
 #[derive(Deserialize)]
-struct Maker {
+struct VendorDevices {
     #[serde(default)]
     devices: BTreeMap<String, Model>,
 }
@@ -51,7 +51,7 @@ impl Database {
         if text.len() > BYTES_MAX {
             return Err(format!("the list is longer than {BYTES_MAX} bytes"));
         }
-        let makers: BTreeMap<String, Maker> =
+        let makers: BTreeMap<String, VendorDevices> =
             serde_json::from_slice(text).map_err(|error| format!("invalid JSON: {error}"))?;
         let (mut devices, mut skipped) = (BTreeMap::new(), 0);
         for (maker, list) in makers {

@@ -54,7 +54,7 @@ const HOPELESS: [&str; 7] = [
 
 /// Settings of hardware discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct DiscoveryOptions {
     /// Image of the discovery pods (`--discovery-image`).
     pub image: String,
     /// Program to run in the discovery pods (`--discovery-program`). The image contains this program.
@@ -65,13 +65,13 @@ pub struct Options {
 
 /// Identity of a node at its discovery. A reboot or a change of the devices causes a new discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct NodeIdentity {
     uid: String,
     boot: String,
     devices: [Option<i64>; 2],
 }
 
-impl Machine {
+impl NodeIdentity {
     /// Returns true if `node` has the same UID.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
@@ -99,7 +99,7 @@ pub struct Cards {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct CardsResponse {
     cards: Option<Vec<Card>>,
     /// Cards in a response about the whole machine. Some versions of the discovery program send such
     /// responses.
@@ -146,7 +146,7 @@ impl Processor {
     /// Returns why the response is invalid.
     pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct ProcessorsResponse {
             processors: Option<Vec<RawProcessor>>,
             /// Processors, if the response describes the whole machine. Only some versions of the discovery
             /// program send such a response.
@@ -166,7 +166,7 @@ impl Processor {
         if answer.len() > RESPONSE_MAX {
             return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
-        let answer: Answer =
+        let answer: ProcessorsResponse =
             serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
         let list = answer.processors.or_else(|| answer.cpu?.processors);
         let list = list.unwrap_or_default();
@@ -200,7 +200,7 @@ impl Cards {
         if answer.len() > RESPONSE_MAX {
             return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
-        let answer: Answer =
+        let answer: CardsResponse =
             serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
         let list = match (answer.cards, answer.gpu) {
             (Some(list), _) => list,
@@ -275,7 +275,7 @@ pub fn selector() -> String {
 /// The pod conforms to the Pod Security Standard `restricted`: the PCI bus in `/sys` is readable without a
 /// host path. The pod requests no resources, so it also runs on a full node.
 #[must_use]
-pub fn pod(options: &Options, name: &str, node: &str) -> Value {
+pub fn pod(options: &DiscoveryOptions, name: &str, node: &str) -> Value {
     let labels: BTreeMap<_, _> = LABELS.into();
     let port = format!("--api-port={PORT}");
     json!({
@@ -318,7 +318,7 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
 
 /// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum DiscoveryProgress {
     /// Reason why the pod does not run yet.
     Waits(String),
     /// The pod is running.
@@ -329,9 +329,9 @@ pub enum Progress {
 
 /// Returns the progress of the discovery pod of a node.
 #[must_use]
-pub fn progress(pod: &Value, node: &str) -> Progress {
+pub fn progress(pod: &Value, node: &str) -> DiscoveryProgress {
     if pod["spec"]["nodeName"] != node {
-        return Progress::Fails("the pod runs on another node".to_owned());
+        return DiscoveryProgress::Fails("the pod runs on another node".to_owned());
     }
     let status = &pod["status"];
     let container = &status["containerStatuses"][0]["state"];
@@ -342,18 +342,18 @@ pub fn progress(pod: &Value, node: &str) -> Progress {
         words.trim().chars().take(300).collect::<String>()
     };
     match status["phase"].as_str().unwrap_or_default() {
-        "Running" => Progress::Runs,
+        "Running" => DiscoveryProgress::Runs,
         "Failed" | "Succeeded" => {
             let words = [text(status), text(&container["terminated"])].join(" ");
-            Progress::Fails(format!("the pod ended: {}", words.trim()))
+            DiscoveryProgress::Fails(format!("the pod ended: {}", words.trim()))
         }
         _ => {
             let waiting = &container["waiting"];
             let words = format!("the pod does not run: {}", text(waiting));
             if HOPELESS.iter().any(|reason| waiting["reason"] == *reason) {
-                Progress::Fails(words)
+                DiscoveryProgress::Fails(words)
             } else {
-                Progress::Waits(words)
+                DiscoveryProgress::Waits(words)
             }
         }
     }

@@ -5,32 +5,32 @@
 //! operator would first write incomplete labels, and the provider would use them.
 
 use super::database::Database;
-use super::discovery::{Cards, Machine, Processor, Processors};
+use super::discovery::{Cards, NodeIdentity, Processor, Processors};
 use super::node::NodeView;
 use super::rules::Rules;
 use super::wanted::{self, DesiredLabels};
-use crate::operators::change::{Change, changed};
+use crate::operators::change::{ObjectChange, changed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Name of a node or of a storage class.
-type Name = String;
+type ClusterObjectName = String;
 
 /// Change from a watch, the writer, discovery or the configuration.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum InventoryEvent {
     /// Change of nodes. The key is the name.
-    Nodes(Change<Name, NodeView>),
+    Nodes(ObjectChange<ClusterObjectName, NodeView>),
     /// Change of storage classes. The value is true if the class has the label `akash.network=true`.
-    Classes(Change<Name, bool>),
+    Classes(ObjectChange<ClusterObjectName, bool>),
     /// Metadata of a node from a response of the API server.
-    Answered(Name, Box<ObjectMeta>),
+    Answered(ClusterObjectName, Box<ObjectMeta>),
     /// Discovered cards of a node.
-    Found(Name, Machine, Cards),
+    Found(ClusterObjectName, NodeIdentity, Cards),
     /// Discovered processors of a node.
-    Processors(Name, Vec<Processor>),
+    Processors(ClusterObjectName, Vec<Processor>),
     /// New rules for nodes and storage classes.
     Rules(Rules),
     /// New list of GPUs.
@@ -39,31 +39,31 @@ pub enum Event {
 
 /// Data from which the labels of nodes are computed.
 #[derive(Debug, Clone)]
-pub struct Index {
-    nodes: Option<BTreeMap<Name, NodeView>>,
-    classes: Option<BTreeMap<Name, bool>>,
+pub struct LabelIndex {
+    nodes: Option<BTreeMap<ClusterObjectName, NodeView>>,
+    classes: Option<BTreeMap<ClusterObjectName, bool>>,
     /// Storage classes with the label `akash.network=true`.
-    offered: BTreeSet<Name>,
+    offered: BTreeSet<ClusterObjectName>,
     rules: Arc<Rules>,
     list: Arc<Database>,
     /// Discovered cards by node name, and the identity of the node at the time of discovery.
-    found: BTreeMap<Name, (Machine, Cards)>,
+    found: BTreeMap<ClusterObjectName, (NodeIdentity, Cards)>,
     processors: Arc<Processors>,
 }
 
 /// Labels to write to a node, and the problem of the node. Empty if the labels of the node are in the desired
 /// state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Work {
+pub struct InventoryWork {
     /// Labels to write.
-    pub write: Option<Write>,
+    pub write: Option<LabelWrite>,
     /// Devices and storage classes that the labels omit, each with the reason.
     pub problem: Option<String>,
 }
 
 /// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct LabelWrite {
     /// Patch of the labels that must change, with the UID of the node.
     pub patch: Value,
     /// Resource version of the node when the patch was computed.
@@ -72,7 +72,7 @@ pub struct Write {
     pub wanted: Value,
 }
 
-impl Index {
+impl LabelIndex {
     /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
@@ -94,24 +94,24 @@ impl Index {
     }
 
     /// Applies an event and returns the nodes to reconcile.
-    pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    pub fn apply(&mut self, event: InventoryEvent) -> BTreeSet<ClusterObjectName> {
         match event {
-            Event::Nodes(change) => self.apply_nodes(change),
-            Event::Classes(change) => self.apply_classes(change),
-            Event::Answered(name, meta) => self.apply_answer(name, &meta),
-            Event::Found(name, machine, cards) => {
+            InventoryEvent::Nodes(change) => self.apply_nodes(change),
+            InventoryEvent::Classes(change) => self.apply_classes(change),
+            InventoryEvent::Answered(name, meta) => self.apply_answer(name, &meta),
+            InventoryEvent::Found(name, machine, cards) => {
                 self.found.insert(name.clone(), (machine, cards));
                 BTreeSet::from([name])
             }
-            Event::Processors(name, processors) => {
+            InventoryEvent::Processors(name, processors) => {
                 self.set_processors(name, processors);
                 BTreeSet::new()
             }
-            Event::Rules(rules) => {
+            InventoryEvent::Rules(rules) => {
                 self.rules = Arc::new(rules);
                 self.names()
             }
-            Event::List(list) => {
+            InventoryEvent::List(list) => {
                 self.list = Arc::new(list);
                 self.names()
             }
@@ -120,19 +120,19 @@ impl Index {
 
     /// Returns the names of all nodes.
     #[must_use]
-    pub fn names(&self) -> BTreeSet<Name> {
+    pub fn names(&self) -> BTreeSet<ClusterObjectName> {
         self.nodes().map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns all nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Name, &NodeView)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&ClusterObjectName, &NodeView)> {
         self.nodes.iter().flatten()
     }
 
     /// Returns the storage classes by name, or `None` before the first list. The value is true for a class
     /// with the label `akash.network=true`.
     #[must_use]
-    pub const fn classes(&self) -> Option<&BTreeMap<Name, bool>> {
+    pub const fn classes(&self) -> Option<&BTreeMap<ClusterObjectName, bool>> {
         self.classes.as_ref()
     }
 
@@ -159,7 +159,7 @@ impl Index {
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
-        (*machine == Machine::from_node(node)).then_some(cards)
+        (*machine == NodeIdentity::from_node(node)).then_some(cards)
     }
 
     /// Returns the discovered processors.
@@ -170,7 +170,7 @@ impl Index {
 
     /// Returns the nodes that require discovery.
     #[must_use]
-    pub fn unseen(&self) -> BTreeMap<Name, Machine> {
+    pub fn unseen(&self) -> BTreeMap<ClusterObjectName, NodeIdentity> {
         if !self.is_known() {
             return BTreeMap::new();
         }
@@ -178,7 +178,7 @@ impl Index {
             self.found(node).is_none() && wanted::needs_discovery(node, &self.rules, &self.list)
         });
         unsaid
-            .map(|(name, node)| (name.clone(), Machine::from_node(node)))
+            .map(|(name, node)| (name.clone(), NodeIdentity::from_node(node)))
             .collect()
     }
 
@@ -191,22 +191,22 @@ impl Index {
 
     /// Returns the work for a node.
     #[must_use]
-    pub fn work(&self, name: &str) -> Work {
+    pub fn work(&self, name: &str) -> InventoryWork {
         let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
         let Some(node) = node.filter(|_| self.is_known()) else {
-            return Work::default();
+            return InventoryWork::default();
         };
         let wanted = self.wanted(node);
-        let write = wanted::patch(node, &wanted).map(|patch| Write {
+        let write = wanted::patch(node, &wanted).map(|patch| LabelWrite {
             patch,
             version: node.version,
             wanted: json!({"uid": node.uid, "labels": wanted.labels}),
         });
         let problem = (!wanted.notes.is_empty()).then(|| wanted.notes.join("; "));
-        Work { write, problem }
+        InventoryWork { write, problem }
     }
 
-    fn set_processors(&mut self, name: Name, processors: Vec<Processor>) {
+    fn set_processors(&mut self, name: ClusterObjectName, processors: Vec<Processor>) {
         let node = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
         // Another node may have the name by now.
         if processors.is_empty() || !node.is_some_and(|node| self.is_found(node)) {
@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// Removes the processors of deleted or replaced nodes.
-    fn drop_processors(&mut self, touched: &BTreeSet<Name>) {
+    fn drop_processors(&mut self, touched: &BTreeSet<ClusterObjectName>) {
         for name in touched {
             let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
             if self.processors.contains_key(name) && !node.is_some_and(|node| self.is_found(node)) {
@@ -232,15 +232,21 @@ impl Index {
         }
     }
 
-    fn apply_nodes(&mut self, change: Change<Name, NodeView>) -> BTreeSet<Name> {
+    fn apply_nodes(
+        &mut self,
+        change: ObjectChange<ClusterObjectName, NodeView>,
+    ) -> BTreeSet<ClusterObjectName> {
         let touched = self.change_nodes(change);
         self.drop_processors(&touched);
         touched
     }
 
-    fn change_nodes(&mut self, change: Change<Name, NodeView>) -> BTreeSet<Name> {
+    fn change_nodes(
+        &mut self,
+        change: ObjectChange<ClusterObjectName, NodeView>,
+    ) -> BTreeSet<ClusterObjectName> {
         match change {
-            Change::Listed(all) => {
+            ObjectChange::Listed(all) => {
                 let before = self.nodes.take().unwrap_or_default();
                 let newest = all.into_iter().map(|(name, view)| {
                     let current = before.get(&name).filter(|current| is_older(&view, current));
@@ -249,13 +255,13 @@ impl Index {
                 });
                 let after: BTreeMap<_, _> = newest.collect();
                 let names = before.keys().chain(after.keys());
-                let differ = |name: &&Name| !same(before.get(*name), after.get(*name));
+                let differ = |name: &&ClusterObjectName| !same(before.get(*name), after.get(*name));
                 let touched = names.filter(differ).cloned().collect();
                 self.nodes = Some(after);
                 touched
             }
-            Change::Put(name, view) => self.put(name, view),
-            Change::Gone(name, last) => {
+            ObjectChange::Put(name, view) => self.put(name, view),
+            ObjectChange::Gone(name, last) => {
                 let Some(nodes) = &mut self.nodes else {
                     return BTreeSet::new();
                 };
@@ -274,7 +280,7 @@ impl Index {
 
     /// Applies a new version of a node, and returns the changed name. Returns no name for a kubelet update
     /// without relevant changes.
-    fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
+    fn put(&mut self, name: ClusterObjectName, view: NodeView) -> BTreeSet<ClusterObjectName> {
         let Some(nodes) = &mut self.nodes else {
             // The first list contains this node too.
             return BTreeSet::new();
@@ -289,7 +295,7 @@ impl Index {
         BTreeSet::from([name])
     }
 
-    fn apply_answer(&mut self, name: Name, meta: &ObjectMeta) -> BTreeSet<Name> {
+    fn apply_answer(&mut self, name: ClusterObjectName, meta: &ObjectMeta) -> BTreeSet<ClusterObjectName> {
         let current = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
         // A deleted or replaced node is reported by the watch.
         let Some(current) = current.filter(|current| meta.uid.as_deref() == Some(&current.uid)) else {
@@ -300,7 +306,10 @@ impl Index {
         self.put(name, view)
     }
 
-    fn apply_classes(&mut self, change: Change<Name, bool>) -> BTreeSet<Name> {
+    fn apply_classes(
+        &mut self,
+        change: ObjectChange<ClusterObjectName, bool>,
+    ) -> BTreeSet<ClusterObjectName> {
         changed(&mut self.classes, change);
         let classes = self.classes.iter().flatten();
         let offered = classes.filter(|(_, offered)| **offered);

@@ -4,7 +4,7 @@
 use super::database::Database;
 use super::discovery::Processors;
 use super::discovery::queue::DiscoveryQueue;
-use super::index::{Event, Index, Work};
+use super::index::{InventoryEvent, InventoryWork, LabelIndex};
 use super::rules::Rules;
 use crate::operators::operator_state::{self, OperatorState};
 use crate::operators::queue::RetryPolicy;
@@ -22,14 +22,14 @@ use tokio::sync::watch;
 pub(super) const NODES: &str = "nodes";
 pub(super) const CLASSES: &str = "storageclasses";
 
-impl operator_state::Index for Index {
-    type Event = Event;
-    type Work = Work;
+impl operator_state::OperatorIndex for LabelIndex {
+    type Event = InventoryEvent;
+    type Work = InventoryWork;
     const PROBLEM: &'static str = "node labels incomplete";
 
     const SHARES_PROBLEMS: bool = true;
 
-    fn apply(&mut self, event: Event) -> BTreeSet<String> {
+    fn apply(&mut self, event: InventoryEvent) -> BTreeSet<String> {
         Self::apply(self, event)
     }
 
@@ -41,7 +41,7 @@ impl operator_state::Index for Index {
         Self::names(self)
     }
 
-    fn work(&self, name: &str) -> Work {
+    fn work(&self, name: &str) -> InventoryWork {
         Self::work(self, name)
     }
 
@@ -50,7 +50,7 @@ impl operator_state::Index for Index {
     }
 }
 
-impl operator_state::Work for Work {
+impl operator_state::Work for InventoryWork {
     fn is_done(&self) -> bool {
         self.write.is_none()
     }
@@ -125,8 +125,8 @@ pub(super) struct LastCount {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) state: Arc<OperatorState<Index>>,
+pub(super) struct InventoryOperatorState {
+    pub(super) state: Arc<OperatorState<LabelIndex>>,
     /// Last capacity count. Locked before `state`.
     count: Mutex<LastCount>,
     pub(super) reports: watch::Sender<Option<Arc<ClusterReport>>>,
@@ -134,7 +134,7 @@ pub(super) struct Shared {
     pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
 
-impl Shared {
+impl InventoryOperatorState {
     pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions, looks: bool) -> Self {
         let patience = RetryPolicy {
             retry_delay,
@@ -144,7 +144,7 @@ impl Shared {
         };
         Self {
             state: Arc::new(OperatorState::new(
-                Index::new(rules),
+                LabelIndex::new(rules),
                 patience,
                 [NODES, CLASSES],
                 definitions,
@@ -165,7 +165,7 @@ impl Shared {
     }
 
     /// Applies new rules or a new GPU list, and publishes the report.
-    pub(super) fn choose(&self, event: Event) {
+    pub(super) fn choose(&self, event: InventoryEvent) {
         self.state.apply(event);
         self.show(|_| ());
     }
@@ -219,7 +219,8 @@ impl Shared {
     }
 
     pub(super) fn apply_response(&self, name: &str, meta: ObjectMeta) {
-        self.state.apply(Event::Answered(name.to_owned(), Box::new(meta)));
+        self.state
+            .apply(InventoryEvent::Answered(name.to_owned(), Box::new(meta)));
     }
 }
 

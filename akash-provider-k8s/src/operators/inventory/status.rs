@@ -1,11 +1,11 @@
 //! Status of the inventory operator.
 
 use super::discovery::queue::{DiscoveryQueue, DiscoveryStatus, MachineStatus};
-use super::index::Index;
+use super::index::LabelIndex;
 use super::node::NodeView;
-use super::shared::{LastCount, Shared};
+use super::shared::{InventoryOperatorState, LastCount};
 use super::wanted::{self, OfferState};
-use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::operator_state::{OperationCounts, OperatorShared};
 use crate::operators::report::WatchStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// Status of the inventory operator.
 #[derive(Debug, Clone, Serialize)]
-pub struct Status {
+pub struct InventoryOperatorStatus {
     /// True if the capacity was counted, and if all nodes and storage classes were listed.
     pub is_ready: bool,
     /// States of the watches, by watched kind.
@@ -21,7 +21,7 @@ pub struct Status {
     /// Reason why the capacity count may be outdated.
     pub count_error: Option<String>,
     /// Numbers of writes and failures since the start.
-    pub counts: Counts,
+    pub counts: OperationCounts,
     /// Number of nodes with a queued or running write of their labels.
     pub busy: usize,
     /// Number of devices in the list of GPUs.
@@ -54,14 +54,14 @@ pub struct NodeStatus {
     pub discovery: Option<MachineStatus>,
 }
 
-impl Shared {
-    pub(super) fn status(&self) -> Status {
+impl InventoryOperatorState {
+    pub(super) fn status(&self) -> InventoryOperatorStatus {
         let count = self.count();
         let now = Instant::now();
         let discovery_queue = self.discovery_queue();
         let inner = self.state.inner();
         let index = &inner.index;
-        Status {
+        InventoryOperatorStatus {
             is_ready: count.inventory.is_some() && index.is_known(),
             watches: self.state.watch_status(&inner),
             counts: inner.counts,
@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-impl Inner<Index> {
+impl OperatorShared<LabelIndex> {
     fn node(&self, name: &str, node: &NodeView, now: Instant) -> NodeStatus {
         let wanted = self.index.wanted(node);
         let is_written = self.index.is_known() && wanted::patch(node, &wanted).is_none();
@@ -102,7 +102,7 @@ impl Inner<Index> {
     }
 }
 
-fn ignored(index: &Index, count: &LastCount) -> Vec<String> {
+fn ignored(index: &LabelIndex, count: &LastCount) -> Vec<String> {
     let rules = index.rules();
     let excluded = index.nodes().filter(|(name, _)| rules.excludes(name));
     let mut all: Vec<_> = excluded

@@ -1,13 +1,13 @@
 //! Watches of nodes and storage classes.
 
-use super::index::{Event, Index};
+use super::index::{InventoryEvent, LabelIndex};
 use super::node::NodeView;
 use super::shared::{CLASSES, NODES};
 use crate::labels;
 use crate::operators::operator_state::OperatorState;
-use crate::operators::sink::{Read, WatchSpec, follow};
+use crate::operators::sink::{ObjectDecoder, WatchSpec, follow};
 use crate::state::WatchConfig;
-use crate::state::reading::{Bookkeeping, Parts, Reading};
+use crate::state::reading::{Bookkeeping, ListerWatcher, ObjectParts};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{ApiResource, DynamicObject};
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeLabelParts;
 
-impl Parts for NodeLabelParts {
+impl ObjectParts for NodeLabelParts {
     const PATHS: &'static [&'static [&'static str]] = &[
         &["metadata", "annotations"],
         &["status", "images"],
@@ -30,14 +30,14 @@ impl Parts for NodeLabelParts {
 
 pub(super) fn start(
     client: &Client,
-    state: &Arc<OperatorState<Index>>,
+    state: &Arc<OperatorState<LabelIndex>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
-    let nodes: Read<String, NodeView> = Box::new(|object| {
+    let nodes: ObjectDecoder<String, NodeView> = Box::new(|object| {
         let view = NodeView::from_object(object);
         (view.name.clone(), view)
     });
-    let classes: Read<String, bool> = Box::new(class);
+    let classes: ObjectDecoder<String, bool> = Box::new(class);
     let all = |resource: ApiResource| Api::all_with(client.clone(), &resource);
     let nodes_api = all(ApiResource::erase::<Node>(&()));
     let classes_api = all(ApiResource::erase::<StorageClass>(&()));
@@ -46,12 +46,12 @@ pub(super) fn start(
             state,
             WatchSpec {
                 // The field managers of labels are required.
-                reading: Reading::new::<NodeLabelParts>(),
+                reading: ListerWatcher::new::<NodeLabelParts>(),
                 ..watched(NODES)
             },
             nodes_api,
             nodes,
-            Event::Nodes,
+            InventoryEvent::Nodes,
             config,
         ),
         follow(
@@ -59,7 +59,7 @@ pub(super) fn start(
             watched(CLASSES),
             classes_api,
             classes,
-            Event::Classes,
+            InventoryEvent::Classes,
             config,
         ),
     ]
@@ -80,6 +80,6 @@ const fn watched(key: &'static str) -> WatchSpec {
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::new::<Bookkeeping>(),
+        reading: ListerWatcher::new::<Bookkeeping>(),
     }
 }

@@ -1,9 +1,9 @@
 //! Writes the labels of nodes, and reports the results to the index.
 
-use super::index::{Index, Work, Write};
+use super::index::{InventoryWork, LabelIndex, LabelWrite};
 use super::node::MANAGER;
-use super::shared::Shared;
-use crate::apply::Calls;
+use super::shared::InventoryOperatorState;
+use crate::apply::KubeCalls;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -11,21 +11,21 @@ use kube::core::ApiResource;
 use std::sync::Arc;
 
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) calls: Calls,
+pub(super) struct LabelWriter {
+    pub(super) shared: Arc<InventoryOperatorState>,
+    pub(super) calls: KubeCalls,
     /// API resource of nodes.
     pub(super) resource: ApiResource,
 }
 
-impl ObjectWriter for Writer {
-    type Index = Index;
+impl ObjectWriter for LabelWriter {
+    type Index = LabelIndex;
 
-    fn state(&self) -> &OperatorState<Index> {
+    fn state(&self) -> &OperatorState<LabelIndex> {
         &self.shared.state
     }
 
-    async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
+    async fn carry_out(&self, name: &str, work: &InventoryWork) -> Result<(), Error> {
         let Some(write) = &work.write else {
             return Ok(());
         };
@@ -36,8 +36,8 @@ impl ObjectWriter for Writer {
     }
 }
 
-impl Writer {
-    async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
+impl LabelWriter {
+    async fn write(&self, name: &str, write: &LabelWrite) -> Result<(), Error> {
         let labels = &write.patch["metadata"]["labels"];
         let call = self
             .calls
@@ -50,7 +50,7 @@ impl Writer {
 
     /// Handles a write conflict. Reads the node again, and repeats the write once if the patch is still
     /// correct.
-    async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
+    async fn again(&self, name: &str, write: &LabelWrite, conflict: Error) -> Result<(), Error> {
         let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
             // The watch reports the deletion.
             return Ok(());

@@ -2,9 +2,9 @@
 //! IP operator. This module writes nothing.
 
 use super::balancer::Mode;
-use super::index::Index;
+use super::index::IpIndex;
 use super::shared::{POOLS, SERVICES};
-use super::usage::Usage;
+use super::usage::AddressUsage;
 use super::watch;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::queue::RetryPolicy;
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Watch of pools and load balancers. The watch stops when `Capacity` is dropped.
 #[derive(Debug)]
 pub(crate) struct Capacity {
-    state: Arc<OperatorState<Index>>,
+    state: Arc<OperatorState<IpIndex>>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     watches: [AbortOnDropHandle<()>; 2],
 }
@@ -37,7 +37,7 @@ impl Capacity {
             pool: pool.to_owned(),
             ..Mode::default()
         };
-        let index = Index::new(provider.clone(), mode);
+        let index = IpIndex::new(provider.clone(), mode);
         // Records are never listed, so there is no work.
         let state = Arc::new(OperatorState::new(
             index,
@@ -64,7 +64,7 @@ impl Capacity {
 
 /// Returns the total number of addresses, and the number of addresses in use. Addresses of this provider's
 /// leases are not counted as in use, because they already count as reservations.
-fn others(index: &Index) -> Option<(u32, u32)> {
+fn others(index: &IpIndex) -> Option<(u32, u32)> {
     let balancers = index.services().filter(|(_, live)| live.is_balancer);
     let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();
     let of_others =
@@ -72,15 +72,15 @@ fn others(index: &Index) -> Option<(u32, u32)> {
     let addresses: BTreeSet<IpAddr> = of_others
         .flat_map(|(_, live)| live.given.addresses.iter().copied())
         .collect();
-    let usage = Usage::with(index.pools(), index.mode(), &addresses);
+    let usage = AddressUsage::with(index.pools(), index.mode(), &addresses);
     usage.known().filter(|_| index.has_services())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::Change;
-    use crate::operators::ip::index::Event;
+    use crate::operators::ObjectChange;
+    use crate::operators::ip::index::IpEvent;
     use crate::operators::ip::live::LiveService;
     use crate::operators::ip::pool::pool;
     use k8s_openapi::jiff::Timestamp;
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn only_addresses_of_other_users_count_as_taken() {
-        let mut index = Index::new(PROVIDER.parse().unwrap(), Mode::default());
+        let mut index = IpIndex::new(PROVIDER.parse().unwrap(), Mode::default());
         let spec: Value = json!({"metadata": {"name": "p"}, "spec": {"addresses": ["203.0.113.0/28"]}});
         let pools = BTreeMap::from([("p".to_owned(), pool(&serde_json::from_value(spec).unwrap()))]);
-        index.apply(Event::Pools(Change::Listed(pools)));
+        index.apply(IpEvent::Pools(ObjectChange::Listed(pools)));
         assert_eq!(others(&index), None, "a missing list is not an empty list");
         let services = [
             ("a/ours", live(Some(PROVIDER), "203.0.113.1")),
@@ -121,7 +121,7 @@ mod tests {
             ("a/remote", live(None, "192.0.2.1")),
         ];
         let services = services.map(|(name, live)| (name.to_owned(), live));
-        index.apply(Event::Services(Change::Listed(services.into())));
+        index.apply(IpEvent::Services(ObjectChange::Listed(services.into())));
         assert_eq!(others(&index), Some((16, 2)));
     }
 }

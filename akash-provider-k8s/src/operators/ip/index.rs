@@ -11,57 +11,57 @@ use super::balancer::Mode;
 use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
 use super::live::LiveService;
 use super::pool::Pool;
-use crate::operators::change::{Change, changed};
+use crate::operators::change::{ObjectChange, changed};
 use crate::operators::guard::MissingRecord;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of an object, or `NAMESPACE/NAME` of a Service.
-type Name = String;
+type ObjectName = String;
 
 /// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub enum Event {
+pub enum IpEvent {
     /// Change of the records. The key is the name.
-    Records(Change<Name, DecodedRecord>),
+    Records(ObjectChange<ObjectName, DecodedRecord>),
     /// Change of Manifests, by name. The value is `None` if the labels do not identify a lease.
-    Manifests(Change<Name, Option<DeclaredIps>>),
+    Manifests(ObjectChange<ObjectName, Option<DeclaredIps>>),
     /// Change of all Services of the cluster, by `NAMESPACE/NAME`.
-    Services(Change<Name, LiveService>),
+    Services(ObjectChange<ObjectName, LiveService>),
     /// Change of the MetalLB pools, by name.
-    Pools(Change<Name, Pool>),
+    Pools(ObjectChange<ObjectName, Pool>),
     /// The writer wrote a Service.
-    Written(Name, LiveService),
+    Written(ObjectName, LiveService),
     /// Deletion of a Service by the writer: its `NAMESPACE/NAME` and its UID.
-    Deleted(Name, String),
+    Deleted(ObjectName, String),
 }
 
 /// Observed objects of the cluster. The index determines the work for each Service.
 #[derive(Debug, Clone)]
-pub struct Index {
+pub struct IpIndex {
     provider: Address,
     mode: Mode,
-    records: Option<BTreeMap<Name, DecodedRecord>>,
+    records: Option<BTreeMap<ObjectName, DecodedRecord>>,
     /// Names of the records that declare a Service, by the name of the Service.
-    claims: BTreeMap<Name, BTreeSet<Name>>,
-    manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
+    claims: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    manifests: Option<BTreeMap<ObjectName, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
-    services: Option<BTreeMap<Name, LiveService>>,
+    services: Option<BTreeMap<ObjectName, LiveService>>,
     /// Names of Services, by the name of their ProviderLeasedIP record ([`LiveService::seat`]).
-    seats: BTreeMap<Name, BTreeSet<Name>>,
-    pools: Option<BTreeMap<Name, Pool>>,
+    seats: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    pools: Option<BTreeMap<ObjectName, Pool>>,
     /// True if this provider ever had records in the cluster.
     has_records: bool,
     /// Names of the records that were removed since the start of the operator.
-    removed: BTreeSet<Name>,
+    removed: BTreeSet<ObjectName>,
 }
 
 /// Pending work for a Service. Empty if the Service is in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Work {
+pub struct IpWork {
     /// Service to write.
-    pub write: Option<Write>,
+    pub write: Option<ServiceWrite>,
     /// UID of the Service, if it must be deleted.
     pub delete: Option<String>,
     /// Reason why the Service does not match the ProviderLeasedIP record.
@@ -72,7 +72,7 @@ pub struct Work {
 
 /// Service to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct ServiceWrite {
     /// Complete object to apply.
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
@@ -83,7 +83,7 @@ pub struct Write {
     pub at: String,
 }
 
-impl Work {
+impl IpWork {
     /// Returns true if there is nothing to do.
     #[must_use]
     pub const fn is_done(&self) -> bool {
@@ -98,7 +98,7 @@ impl Work {
     }
 }
 
-impl Index {
+impl IpIndex {
     /// Creates an empty index, which requires no work before the initial lists.
     #[must_use]
     pub const fn new(provider: Address, mode: Mode) -> Self {
@@ -135,17 +135,17 @@ impl Index {
     }
 
     /// Applies an event and returns the names to reconcile.
-    pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    pub fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
         match event {
-            Event::Records(change) => self.apply_records(change),
-            Event::Manifests(change) => self.apply_manifests(change),
-            Event::Services(change) => self.apply_services(change),
-            Event::Pools(change) => {
+            IpEvent::Records(change) => self.apply_records(change),
+            IpEvent::Manifests(change) => self.apply_manifests(change),
+            IpEvent::Services(change) => self.apply_services(change),
+            IpEvent::Pools(change) => {
                 changed(&mut self.pools, change);
                 BTreeSet::new()
             }
-            Event::Written(place, live) => self.apply_written(&place, live),
-            Event::Deleted(place, uid) => {
+            IpEvent::Written(place, live) => self.apply_written(&place, live),
+            IpEvent::Deleted(place, uid) => {
                 // A Service that was created again under the name has another UID.
                 let is_it = self.live(&place).is_some_and(|live| live.uid == uid);
                 if is_it {
@@ -160,7 +160,7 @@ impl Index {
     /// Returns the declared Services, the existing Services of this provider's leased addresses, and the
     /// names of invalid records.
     #[must_use]
-    pub fn names(&self) -> BTreeSet<Name> {
+    pub fn names(&self) -> BTreeSet<ObjectName> {
         let services = self.services.iter().flatten();
         let ours = services.filter(|(_, live)| live.is_leased && self.is_of_provider(live));
         let bad = self.records.iter().flatten().filter(|(_, fact)| fact.is_err());
@@ -200,55 +200,55 @@ impl Index {
     }
 
     /// Returns all load balancers, and all Services of leased addresses.
-    pub fn services(&self) -> impl Iterator<Item = (&Name, &LiveService)> {
+    pub fn services(&self) -> impl Iterator<Item = (&ObjectName, &LiveService)> {
         self.services.iter().flatten()
     }
 
     /// Returns the pools, or `None` before they were listed.
     #[must_use]
-    pub const fn pools(&self) -> Option<&BTreeMap<Name, Pool>> {
+    pub const fn pools(&self) -> Option<&BTreeMap<ObjectName, Pool>> {
         self.pools.as_ref()
     }
 
     /// Returns the work for a Service.
     #[must_use]
-    pub fn work(&self, name: &str) -> Work {
+    pub fn work(&self, name: &str) -> IpWork {
         if !self.is_known() {
-            return Work::default();
+            return IpWork::default();
         }
         if let Some(Err(bad)) = self.records.as_ref().and_then(|all| all.get(name)) {
-            return Work::with_problem(format!("invalid record: {}", bad.problem));
+            return IpWork::with_problem(format!("invalid record: {}", bad.problem));
         }
         let claims: Vec<&str> = self.claims_of(name).map(String::as_str).collect();
         match (claims.as_slice(), self.leased(name)) {
             ([], _) => self.without_record(name),
             (_, Some(leased)) => self.with_record(name, leased),
-            (several, None) => Work::with_problem(format!(
+            (several, None) => IpWork::with_problem(format!(
                 "several records declare the Service: {}; delete all but one",
                 several.join(" and ")
             )),
         }
     }
 
-    fn without_record(&self, place: &str) -> Work {
+    fn without_record(&self, place: &str) -> IpWork {
         let Some(live) = self
             .live(place)
             .filter(|live| live.is_leased && self.is_of_provider(live))
         else {
-            return Work::default();
+            return IpWork::default();
         };
         if live.is_going {
-            return Work::default();
+            return IpWork::default();
         }
         if !self.is_ours(place, live) {
-            return Work::with_problem(
+            return IpWork::with_problem(
                 "the Service has no record, and its provider is uncertain: the namespace of the records has no record of \
                  the provider, or the Service is not in the namespace of its lease; delete the Service with the tool that \
                  created it",
             );
         }
         if self.may_be_declared(place, live) {
-            return Work::with_problem(
+            return IpWork::with_problem(
                 "an invalid record may declare the Service; fix or delete that record",
             );
         }
@@ -256,10 +256,10 @@ impl Index {
         let key = live.seat().unwrap_or_else(|| place.to_owned());
         let has_moved = self.records.as_ref().is_some_and(|all| all.contains_key(&key));
         let has_reason = self.removed.contains(&key) || self.has_given_up(place, live);
-        Work {
+        IpWork {
             delete: Some(live.uid.clone()),
             missing: (!has_moved).then_some(MissingRecord { key, has_reason }),
-            ..Work::default()
+            ..IpWork::default()
         }
     }
 
@@ -277,33 +277,33 @@ impl Index {
         })
     }
 
-    fn with_record(&self, place: &str, leased: &LeasedPort) -> Work {
+    fn with_record(&self, place: &str, leased: &LeasedPort) -> IpWork {
         if leased.lease.provider != self.provider {
             let provider = &leased.lease.provider;
-            return Work::with_problem(format!(
+            return IpWork::with_problem(format!(
                 "the lease belongs to provider {provider}, and this operator serves {} (--provider)",
                 self.provider
             ));
         }
         if let Some(other) = self.leftover_of(place, leased) {
-            return Work::with_problem(format!(
+            return IpWork::with_problem(format!(
                 "Service {other} uses this port of the address until its deletion"
             ));
         }
         match self.write(place, leased) {
-            Ok(write) => Work {
+            Ok(write) => IpWork {
                 write,
-                ..Work::default()
+                ..IpWork::default()
             },
-            Err(problem) => Work::with_problem(problem),
+            Err(problem) => IpWork::with_problem(problem),
         }
     }
 
     /// Returns the write for a Service, or `None` if the Service is in the desired state.
-    fn write(&self, place: &str, leased: &LeasedPort) -> Result<Option<Write>, String> {
+    fn write(&self, place: &str, leased: &LeasedPort) -> Result<Option<ServiceWrite>, String> {
         let body = self.mode.render(leased);
         let Some(live) = self.live(place) else {
-            let write = Write {
+            let write = ServiceWrite {
                 body,
                 uid: None,
                 take_over: false,
@@ -322,7 +322,7 @@ impl Index {
             return Err("the Service is being deleted; it is created again after the deletion".to_owned());
         }
         let body = with_class(body, live.class.as_deref());
-        Ok(live.differs(&body).map(|difference| Write {
+        Ok(live.differs(&body).map(|difference| ServiceWrite {
             body,
             uid: Some(live.uid.clone()),
             take_over: difference.is_surplus,
@@ -331,7 +331,7 @@ impl Index {
     }
 
     /// Returns an undeclared Service with the port and the address of `leased`, if any.
-    fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
+    fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&ObjectName> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
         others
@@ -342,7 +342,7 @@ impl Index {
             .map(|(other, _)| other)
     }
 
-    fn claims_of(&self, place: &str) -> impl Iterator<Item = &Name> {
+    fn claims_of(&self, place: &str) -> impl Iterator<Item = &ObjectName> {
         self.claims.get(place).into_iter().flatten()
     }
 
@@ -352,7 +352,7 @@ impl Index {
         let records = self.records.iter().flatten();
         let mut bad = records.filter_map(|(name, fact)| Some((name, bad(fact)?)));
         let seat = live.seat();
-        bad.any(|(name, bad): (&Name, InvalidRecord)| {
+        bad.any(|(name, bad): (&ObjectName, InvalidRecord)| {
             bad.place.as_deref() == Some(place) || seat.as_ref().is_none_or(|seat| seat == name)
         })
     }
@@ -367,15 +367,15 @@ impl Index {
         self.has_records && self.is_of_provider(live) && lies_at_home
     }
 
-    fn apply_records(&mut self, change: Change<Name, DecodedRecord>) -> BTreeSet<Name> {
+    fn apply_records(&mut self, change: ObjectChange<ObjectName, DecodedRecord>) -> BTreeSet<ObjectName> {
         let of_us = |fact: &DecodedRecord| fact.as_ref().is_ok_and(|l| l.lease.provider == self.provider);
         let had = self.has_records;
         // Never reset: the last record of a provider may be deleted before its Services.
         self.has_records |= change.values().any(of_us);
         let records = self.records.iter().flatten();
-        let before: BTreeMap<Name, DecodedRecord> = match &change {
-            Change::Listed(_) => records.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            Change::Put(name, _) | Change::Gone(name, _) => {
+        let before: BTreeMap<ObjectName, DecodedRecord> = match &change {
+            ObjectChange::Listed(_) => records.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            ObjectChange::Put(name, _) | ObjectChange::Gone(name, _) => {
                 let old = self.records.as_ref().and_then(|all| all.get(name)).cloned();
                 old.map(|old| (name.clone(), old)).into_iter().collect()
             }
@@ -400,12 +400,12 @@ impl Index {
     }
 
     /// Updates `claims` after a change of the record `name`; returns the affected Services.
-    fn claim(&mut self, name: &Name, old: Option<&DecodedRecord>) -> BTreeSet<Name> {
+    fn claim(&mut self, name: &ObjectName, old: Option<&DecodedRecord>) -> BTreeSet<ObjectName> {
         let place = |fact: &DecodedRecord| match fact {
             Ok(leased) => Some(leased.place()),
             Err(bad) => bad.place.clone(),
         };
-        let mut touched: BTreeSet<Name> = old.and_then(place).into_iter().collect();
+        let mut touched: BTreeSet<ObjectName> = old.and_then(place).into_iter().collect();
         if let Some(Ok(leased)) = old {
             let place = leased.place();
             let claims = self.claims.entry(place.clone()).or_default();
@@ -432,7 +432,10 @@ impl Index {
         touched
     }
 
-    fn apply_manifests(&mut self, change: Change<Name, Option<DeclaredIps>>) -> BTreeSet<Name> {
+    fn apply_manifests(
+        &mut self,
+        change: ObjectChange<ObjectName, Option<DeclaredIps>>,
+    ) -> BTreeSet<ObjectName> {
         let had = self.has_records;
         let is_ours = |declares: &DeclaredIps| declares.provider == self.provider;
         self.has_records |= change.values().flatten().any(is_ours);
@@ -451,13 +454,13 @@ impl Index {
         self.removed.retain(|name| seats.contains_key(name));
     }
 
-    fn apply_services(&mut self, change: Change<Name, LiveService>) -> BTreeSet<Name> {
+    fn apply_services(&mut self, change: ObjectChange<ObjectName, LiveService>) -> BTreeSet<ObjectName> {
         match change {
-            Change::Listed(all) => {
+            ObjectChange::Listed(all) => {
                 let before = self.services.replace(BTreeMap::new()).unwrap_or_default();
                 self.seats.clear();
                 let mut touched = BTreeSet::new();
-                let names: BTreeSet<Name> = before.keys().chain(all.keys()).cloned().collect();
+                let names: BTreeSet<ObjectName> = before.keys().chain(all.keys()).cloned().collect();
                 for (place, live) in all {
                     let live = live.after(before.get(&place));
                     self.put_service(&place, Some(live));
@@ -472,7 +475,7 @@ impl Index {
                 touched
             }
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
-            Change::Put(place, live) => {
+            ObjectChange::Put(place, live) => {
                 let current = self.live(&place);
                 if current.is_some_and(|current| live.version < current.version) {
                     return BTreeSet::new();
@@ -480,7 +483,7 @@ impl Index {
                 let live = live.after(current);
                 self.put_service(&place, Some(live))
             }
-            Change::Gone(place, last) => {
+            ObjectChange::Gone(place, last) => {
                 let current = self.live(&place).map_or(0, |current| current.version);
                 if last.version < current {
                     return BTreeSet::new();
@@ -492,7 +495,7 @@ impl Index {
 
     /// Stores the Service that this operator has written. `live` contains no status, so the known addresses
     /// of the Service are retained.
-    fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
+    fn apply_written(&mut self, place: &ObjectName, mut live: LiveService) -> BTreeSet<ObjectName> {
         let current = self.live(place);
         if current.is_some_and(|current| live.version < current.version) {
             return BTreeSet::new();
@@ -504,7 +507,7 @@ impl Index {
         self.put_service(place, Some(live))
     }
 
-    fn put_service(&mut self, place: &Name, live: Option<LiveService>) -> BTreeSet<Name> {
+    fn put_service(&mut self, place: &ObjectName, live: Option<LiveService>) -> BTreeSet<ObjectName> {
         let Some(services) = &mut self.services else {
             // The first list contains this object too.
             return BTreeSet::new();
@@ -535,7 +538,7 @@ impl Index {
         touched
     }
 
-    fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
+    fn touched_by(&self, place: &ObjectName, live: Option<&LiveService>) -> BTreeSet<ObjectName> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
         let waiting = record.map(LeasedPort::place);

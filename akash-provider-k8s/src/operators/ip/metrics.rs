@@ -4,8 +4,8 @@
 //! The metrics are requested after a change of the operator's own count. While the counts differ, the request is
 //! repeated a limited number of times.
 
-use super::shared::{MetricsStatus, Shared};
-use super::usage::Usage;
+use super::shared::{IpOperatorState, MetricsStatus};
+use super::usage::AddressUsage;
 use crate::operators::report::cut;
 use crate::time::rfc3339;
 use akash_provider_core::error::chain_text;
@@ -61,13 +61,13 @@ impl RequestSchedule {
     }
 }
 
-pub(super) struct Source {
+pub(super) struct MetricsEndpoint {
     client: Client,
     path: String,
     of: String,
 }
 
-impl Source {
+impl MetricsEndpoint {
     /// Creates a source for the metrics at `endpoint` (`HOST:PORT`). Without `endpoint`, uses the Service of
     /// the MetalLB controller.
     pub(super) fn new(client: &Client, namespace: &str, endpoint: Option<&str>) -> Result<Self, String> {
@@ -107,7 +107,11 @@ impl Source {
 }
 
 /// Requests the metrics on schedule, forever.
-pub(super) async fn watch(source: Result<Source, String>, limit: Duration, shared: Arc<Shared>) {
+pub(super) async fn watch(
+    source: Result<MetricsEndpoint, String>,
+    limit: Duration,
+    shared: Arc<IpOperatorState>,
+) {
     let source = match source {
         Ok(source) => source,
         Err(error) => {
@@ -128,7 +132,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     let (mut last, mut asked): (Option<String>, Option<Instant>) = (None, None);
     loop {
         changes.borrow_and_update();
-        let usage = Usage::from_index(&shared.state.inner().index);
+        let usage = AddressUsage::from_index(&shared.state.inner().index);
         let wait = cadence.wait(usage.known());
         let due = async {
             match (wait, asked) {
@@ -171,7 +175,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
 fn judged(
     of: &str,
     answer: Result<String, String>,
-    usage: &Usage,
+    usage: &AddressUsage,
     last: Option<&str>,
 ) -> (MetricsStatus, Option<String>) {
     let mut status = MetricsStatus {
@@ -251,11 +255,11 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    fn usage(range: &str) -> Usage {
+    fn usage(range: &str) -> AddressUsage {
         let object = json!({"metadata": {"name": "default"}, "spec": {"addresses": [range]}});
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         let pools = BTreeMap::from([("default".to_owned(), super::super::pool::pool(&object))]);
-        Usage::with(
+        AddressUsage::with(
             Some(&pools),
             &super::super::balancer::Mode::default(),
             &std::collections::BTreeSet::new(),
@@ -322,7 +326,7 @@ mod tests {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
         });
         let client = Client::new(nobody, "default");
-        let answer = Source::new(&client, "metallb-system", Some(&endpoint))
+        let answer = MetricsEndpoint::new(&client, "metallb-system", Some(&endpoint))
             .unwrap()
             .ask()
             .await;
@@ -364,7 +368,7 @@ mod tests {
         }
         let (away, _) = judged("x", Err("é".repeat(9_000)), &usage, None);
         assert!(away.error.unwrap().chars().count() < 400);
-        let none = Usage::with(
+        let none = AddressUsage::with(
             None,
             &super::super::balancer::Mode::default(),
             &std::collections::BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! State that the watches, the writer and the status share: the index, the metrics of MetalLB and the logged notices.
 
 use super::balancer::Mode;
-use super::index::{Event, Index, Work};
+use super::index::{IpEvent, IpIndex, IpWork};
 use super::live::LiveService;
 use super::usage::{NewNotices, Notice};
 use crate::operators::guard::MissingRecord;
@@ -22,12 +22,12 @@ pub(super) const MANIFESTS: &str = "manifests";
 pub(super) const SERVICES: &str = "services";
 pub(super) const POOLS: &str = "ipaddresspools";
 
-impl operator_state::Index for Index {
-    type Event = Event;
-    type Work = Work;
+impl operator_state::OperatorIndex for IpIndex {
+    type Event = IpEvent;
+    type Work = IpWork;
     const PROBLEM: &'static str = "leased address has no valid Service";
 
-    fn apply(&mut self, event: Event) -> BTreeSet<String> {
+    fn apply(&mut self, event: IpEvent) -> BTreeSet<String> {
         Self::apply(self, event)
     }
 
@@ -39,7 +39,7 @@ impl operator_state::Index for Index {
         Self::names(self)
     }
 
-    fn work(&self, name: &str) -> Work {
+    fn work(&self, name: &str) -> IpWork {
         Self::work(self, name)
     }
 
@@ -57,7 +57,7 @@ impl operator_state::Index for Index {
     }
 }
 
-impl operator_state::Work for Work {
+impl operator_state::Work for IpWork {
     fn is_done(&self) -> bool {
         Self::is_done(self)
     }
@@ -99,14 +99,14 @@ pub struct MetricsStatus {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) state: Arc<OperatorState<Index>>,
+pub(super) struct IpOperatorState {
+    pub(super) state: Arc<OperatorState<IpIndex>>,
     metrics: Mutex<MetricsStatus>,
     /// Logged notices, by Service. A notice in this map is not logged again.
     logged: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
-impl Shared {
+impl IpOperatorState {
     pub(super) fn new(
         provider: Address,
         mode: Mode,
@@ -116,7 +116,7 @@ impl Shared {
         let watches = [RECORDS, MANIFESTS, SERVICES, POOLS];
         Self {
             state: Arc::new(OperatorState::new(
-                Index::new(provider, mode),
+                IpIndex::new(provider, mode),
                 patience,
                 watches,
                 definitions,
@@ -163,13 +163,14 @@ impl Shared {
     pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
         self.state.inner().counts.written += 1;
         let live = LiveService::written(meta, body, Timestamp::now());
-        self.state.apply(Event::Written(place.to_owned(), live));
+        self.state.apply(IpEvent::Written(place.to_owned(), live));
     }
 
     /// Removes a deleted Service from the index, before the watch reports the deletion.
     pub(super) fn deleted(&self, place: &str, uid: &str) {
         self.state.inner().counts.deleted += 1;
-        self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
+        self.state
+            .apply(IpEvent::Deleted(place.to_owned(), uid.to_owned()));
     }
 
     /// Retries the failed Services of a lease immediately, and returns their number.

@@ -1,13 +1,13 @@
 //! Status of the IP operator: declared, written and assigned state of each leased address, its problems, and the
 //! formats of the Go operator.
 
-use super::index::Index;
+use super::index::IpIndex;
 use super::live::LiveService;
 use super::shared::MetricsStatus;
-use super::shared::{SERVICES, Shared};
-use super::usage::{self, Usage};
+use super::shared::{IpOperatorState, SERVICES};
+use super::usage::{self, AddressUsage};
 use crate::operators::Hold;
-use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::operator_state::{OperationCounts, OperatorShared};
 use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
 use crate::state::WatchState;
 use crate::time::rfc3339;
@@ -24,17 +24,17 @@ const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
 #[derive(Debug, Clone, Serialize)]
-pub struct Status {
+pub struct IpOperatorStatus {
     /// Records, Manifests and Services were listed once.
     pub is_ready: bool,
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
     /// Total number of addresses for leases, and the number in use.
-    pub usage: Usage,
+    pub usage: AddressUsage,
     /// Numbers of addresses, read from the metrics of MetalLB.
     pub metallb: MetricsStatus,
     /// Numbers of writes, deletions and failures since the start.
-    pub counts: Counts,
+    pub counts: OperationCounts,
     /// Number of Services with queued or running work.
     pub busy: usize,
     /// Deletions that wait for the confirmation of an administrator.
@@ -115,15 +115,15 @@ pub struct AssignedPort {
     pub protocol: &'static str,
 }
 
-impl Shared {
-    pub(super) fn status(&self) -> Status {
+impl IpOperatorState {
+    pub(super) fn status(&self) -> IpOperatorStatus {
         let inner = self.state.inner();
         let mut notices = usage::notices(&inner.index, Timestamp::now());
         let names = inner.index.names().into_iter();
-        Status {
+        IpOperatorStatus {
             is_ready: inner.index.is_known(),
             watches: self.state.watch_status(&inner),
-            usage: Usage::from_index(&inner.index),
+            usage: AddressUsage::from_index(&inner.index),
             metallb: self.metrics(),
             counts: inner.counts,
             busy: inner.queue.busy(),
@@ -139,8 +139,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn usage(&self) -> Usage {
-        Usage::from_index(&self.state.inner().index)
+    pub(super) fn usage(&self) -> AddressUsage {
+        AddressUsage::from_index(&self.state.inner().index)
     }
 
     pub(super) fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
@@ -221,7 +221,7 @@ const fn protocol(proto: Proto) -> &'static str {
     }
 }
 
-impl Inner<Index> {
+impl OperatorShared<IpIndex> {
     fn address(&self, name: &str, notices: Vec<String>) -> AddressStatus {
         let leased = self.index.leased(name);
         let ip = leased.map(|leased| &leased.ip);

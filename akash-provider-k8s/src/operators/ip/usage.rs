@@ -1,7 +1,7 @@
 //! Total and used number of addresses, and notices about assigned addresses.
 
 use super::balancer::Mode;
-use super::index::Index;
+use super::index::IpIndex;
 use super::live::LiveService;
 use super::pool::Pool;
 use crate::time::rfc3339;
@@ -32,7 +32,7 @@ pub struct PoolStatus {
 
 /// Total number of addresses for leases, and the number in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct AddressUsage {
     /// Number of distinct addresses in the counted pools; `None` if unknown.
     pub total: Option<u32>,
     /// Number of used addresses in the counted pools; `None` if unknown.
@@ -43,8 +43,8 @@ pub struct Usage {
     pub pools: BTreeMap<String, PoolStatus>,
 }
 
-impl Usage {
-    pub(super) fn from_index(index: &Index) -> Self {
+impl AddressUsage {
+    pub(super) fn from_index(index: &IpIndex) -> Self {
         let balancers = index.services().filter(|(_, live)| live.is_balancer);
         let addresses: BTreeSet<IpAddr> = balancers
             .flat_map(|(_, live)| live.given.addresses.iter().copied())
@@ -188,13 +188,13 @@ impl<'a> NewNotices<'a> {
 
 /// Returns true if a Service has waited for an address for less than `LATE_AFTER`. The caller must then call
 /// again later, because no event reports the end of this time.
-pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
+pub(super) fn is_waited(index: &IpIndex, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
 /// Returns the notices by Service: unusual addresses, and addresses that are not assigned in time.
-pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
+pub(super) fn notices(index: &IpIndex, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
         for address in &live.given.addresses {
@@ -225,7 +225,7 @@ pub(super) fn waiting(live: &LiveService) -> Option<Timestamp> {
     (live.given.addresses.is_empty() && !live.is_going).then_some(live.since)
 }
 
-fn outside(index: &Index, address: IpAddr) -> Option<String> {
+fn outside(index: &IpIndex, address: IpAddr) -> Option<String> {
     let (pools, mode) = (index.pools()?, index.mode());
     let mut meant = pools
         .iter()

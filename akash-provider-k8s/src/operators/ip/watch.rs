@@ -1,15 +1,15 @@
 //! Watches of records, Services and pools.
 
 use super::facts::{self, DeclaredIps, DecodedRecord};
-use super::index::{Event, Index};
+use super::index::{IpEvent, IpIndex};
 use super::live::LiveService;
 use super::pool::{Pool, pool};
 use super::shared::{MANIFESTS, POOLS, RECORDS, SERVICES};
 use crate::crd::{Manifest, ProviderLeasedIP};
 use crate::operators::operator_state::OperatorState;
-use crate::operators::sink::{Read, WatchSpec, follow};
+use crate::operators::sink::{ObjectDecoder, WatchSpec, follow};
 use crate::state::WatchConfig;
-use crate::state::reading::{Bookkeeping, Reading};
+use crate::state::reading::{Bookkeeping, ListerWatcher};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -21,11 +21,12 @@ pub(super) fn start(
     client: &Client,
     namespace: &str,
     metallb: &str,
-    state: &Arc<OperatorState<Index>>,
+    state: &Arc<OperatorState<IpIndex>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 4] {
-    let records: Read<String, DecodedRecord> = Box::new(move |object| (named(object), facts::leased(object)));
-    let manifests: Read<String, Option<DeclaredIps>> =
+    let records: ObjectDecoder<String, DecodedRecord> =
+        Box::new(move |object| (named(object), facts::leased(object)));
+    let manifests: ObjectDecoder<String, Option<DeclaredIps>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let of_records = watched(RECORDS, "providerleasedips.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
@@ -36,13 +37,13 @@ pub(super) fn start(
     let services = follow_services(client, watched(SERVICES, "services"), state, config);
     let pools = follow_pools(client, metallb, state, config);
     [
-        follow(state, of_records, records_api, records, Event::Records, config),
+        follow(state, of_records, records_api, records, IpEvent::Records, config),
         follow(
             state,
             of_manifests,
             manifests_api,
             manifests,
-            Event::Manifests,
+            IpEvent::Manifests,
             config,
         ),
         services,
@@ -54,7 +55,7 @@ pub(super) fn start(
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,
-    state: &Arc<OperatorState<Index>>,
+    state: &Arc<OperatorState<IpIndex>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
     let of_services = WatchSpec {
@@ -71,10 +72,10 @@ pub(super) fn capacity(
 fn follow_services(
     client: &Client,
     of_services: WatchSpec,
-    state: &Arc<OperatorState<Index>>,
+    state: &Arc<OperatorState<IpIndex>>,
     config: WatchConfig,
 ) -> AbortOnDropHandle<()> {
-    let services: Read<String, LiveService> = Box::new(move |object| {
+    let services: ObjectDecoder<String, LiveService> = Box::new(move |object| {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
         let place = format!("{namespace}/{}", named(object));
         (place, LiveService::new(object, Timestamp::now()))
@@ -85,7 +86,7 @@ fn follow_services(
         of_services,
         services_api,
         services,
-        Event::Services,
+        IpEvent::Services,
         config,
     )
 }
@@ -93,14 +94,14 @@ fn follow_services(
 fn follow_pools(
     client: &Client,
     metallb: &str,
-    state: &Arc<OperatorState<Index>>,
+    state: &Arc<OperatorState<IpIndex>>,
     config: WatchConfig,
 ) -> AbortOnDropHandle<()> {
-    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
+    let pools: ObjectDecoder<String, Pool> = Box::new(move |object| (named(object), pool(object)));
     let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
     let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
     let pools_api = Api::namespaced_with(client.clone(), metallb, &ApiResource::from_gvk(&kind));
-    follow(state, of_pools, pools_api, pools, Event::Pools, config)
+    follow(state, of_pools, pools_api, pools, IpEvent::Pools, config)
 }
 
 fn named(object: &DynamicObject) -> String {
@@ -116,6 +117,6 @@ fn watched(key: &'static str, name: &'static str) -> WatchSpec {
         labels: "",
         fields: "",
         may_be_absent: key == POOLS,
-        reading: Reading::new::<Bookkeeping>(),
+        reading: ListerWatcher::new::<Bookkeeping>(),
     }
 }

@@ -1,8 +1,8 @@
 //! Writes and deletes the Services of leased addresses, and reports the results to the index.
 
-use super::index::{Index, Work, Write};
-use super::shared::Shared;
-use crate::apply::Calls;
+use super::index::{IpIndex, IpWork, ServiceWrite};
+use super::shared::IpOperatorState;
+use crate::apply::KubeCalls;
 use crate::audit::DeletionLog;
 use crate::labels;
 use crate::operators::operator_state::OperatorState;
@@ -14,22 +14,22 @@ use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) calls: Calls,
+pub(super) struct ServiceWriter {
+    pub(super) shared: Arc<IpOperatorState>,
+    pub(super) calls: KubeCalls,
     /// API resource of Services.
     pub(super) resource: ApiResource,
     pub(super) deletions: DeletionLog,
 }
 
-impl ObjectWriter for Writer {
-    type Index = Index;
+impl ObjectWriter for ServiceWriter {
+    type Index = IpIndex;
 
-    fn state(&self) -> &OperatorState<Index> {
+    fn state(&self) -> &OperatorState<IpIndex> {
         &self.shared.state
     }
 
-    async fn carry_out(&self, place: &str, work: &Work) -> Result<(), Error> {
+    async fn carry_out(&self, place: &str, work: &IpWork) -> Result<(), Error> {
         let Some((namespace, name)) = place.split_once('/') else {
             return Ok(());
         };
@@ -56,8 +56,8 @@ impl ObjectWriter for Writer {
     }
 }
 
-impl Writer {
-    async fn write(&self, namespace: &str, name: &str, write: &Write) -> Result<ObjectMeta, Error> {
+impl ServiceWriter {
+    async fn write(&self, namespace: &str, name: &str, write: &ServiceWrite) -> Result<ObjectMeta, Error> {
         let Some(uid) = &write.uid else {
             // The existing object is read first: an object of another client must not be taken over.
             let there = self.calls.metadata(&self.resource, namespace, name).await?;
@@ -114,17 +114,17 @@ mod tests {
     use super::*;
     use crate::audit::tests::{api_server, lines, memory_log};
     use crate::operators::MissingRecord;
-    use crate::operators::ip::Options;
+    use crate::operators::ip::IpOperatorOptions;
     use akash_provider_core::types::Address;
     use k8s_openapi::api::core::v1::Service;
     use std::time::Duration;
 
     #[tokio::test]
     async fn deletion_without_a_record_is_in_the_audit_log_and_waits_for_it() {
-        let work = |missing| Work {
+        let work = |missing| IpWork {
             delete: Some("u1".to_owned()),
             missing,
-            ..Work::default()
+            ..IpWork::default()
         };
         let record = |has_reason| {
             Some(MissingRecord {
@@ -134,12 +134,12 @@ mod tests {
         };
         for is_full in [false, true] {
             let ((client, deletions), (log, entries)) = (api_server(), memory_log(is_full));
-            let options = Options::new(Address::from_bytes(&[1; 20]).unwrap());
+            let options = IpOperatorOptions::new(Address::from_bytes(&[1; 20]).unwrap());
             let (provider, mode) = (options.provider, options.mode);
-            let shared = Shared::new(provider, mode, options.patience, options.definitions);
-            let writer = Writer {
+            let shared = IpOperatorState::new(provider, mode, options.patience, options.definitions);
+            let writer = ServiceWriter {
                 shared: Arc::new(shared),
-                calls: Calls::new(client, Duration::from_secs(1), "leased address"),
+                calls: KubeCalls::new(client, Duration::from_secs(1), "leased address"),
                 resource: ApiResource::erase::<Service>(&()),
                 deletions: log,
             };

@@ -205,7 +205,11 @@ fn unknown_state_is_not_unhealthy() {
     let mut no_manifest = view(&[("web", 1)], &[("web", (1, 1, 1, 0))], &[]);
     no_manifest.manifest = None;
     assert_eq!(health(&no_manifest), Health::Unknown);
-    for kind in [Kind::Manifests, Kind::Deployments, Kind::StatefulSets] {
+    for kind in [
+        CachedKind::Manifests,
+        CachedKind::Deployments,
+        CachedKind::StatefulSets,
+    ] {
         let mut garbled = view(&[("web", 1)], &[], &[]);
         garbled
             .unreadable
@@ -214,7 +218,7 @@ fn unknown_state_is_not_unhealthy() {
     }
     let mut pod = view(&[("web", 1)], &[], &[]);
     pod.unreadable
-        .insert((Kind::Pods, "web-0".to_owned()), "why".to_owned());
+        .insert((CachedKind::Pods, "web-0".to_owned()), "why".to_owned());
     assert_eq!(health(&pod), MISSING, "an invalid pod does not decide health");
 }
 
@@ -228,8 +232,8 @@ fn write_is_observed_at_its_generation_of_the_same_object() {
         ("another", 1, false),
     ];
     for (uid, generation, wanted) in cases {
-        let write = Write {
-            kind: Kind::Deployments,
+        let write = WorkloadWrite {
+            kind: CachedKind::Deployments,
             name: "web".to_owned(),
             uid: uid.to_owned(),
             generation,

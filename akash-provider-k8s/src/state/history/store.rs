@@ -1,6 +1,6 @@
 //! Storage of lease events across restarts.
 
-use super::{History, RecordedEvent};
+use super::{EventHistory, RecordedEvent};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
 use std::collections::BTreeSet;
@@ -42,10 +42,10 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     fn replace(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), Error>;
 }
 
-impl History {
+impl EventHistory {
     /// Restores the events in `store`, then writes each change to `store`. Never returns.
     pub async fn persist(self: Arc<Self>, store: Arc<dyn EventStore>) {
-        let mut writer = Writer::default();
+        let mut writer = LeaseEventWriter::default();
         let mut newest = self.newest();
         let reading = Arc::clone(&store);
         match blocking(move || reading.load()).await {
@@ -80,16 +80,16 @@ impl History {
 
 /// State of the writer that stores lease events.
 #[derive(Debug, Default)]
-struct Writer {
+struct LeaseEventWriter {
     /// Number of the last event that was written to the store.
     last: u64,
     /// Namespaces with stored lease events.
     stored: BTreeSet<String>,
 }
 
-impl Writer {
+impl LeaseEventWriter {
     /// Writes the events of changed namespaces, and removes namespaces without events.
-    async fn write(&mut self, history: &History, store: &Arc<dyn EventStore>) -> Result<(), Error> {
+    async fn write(&mut self, history: &EventHistory, store: &Arc<dyn EventStore>) -> Result<(), Error> {
         let newest = *history.newest().borrow();
         let (all, mut changed) = history.namespaces(self.last);
         changed.extend(self.stored.difference(&all).cloned());

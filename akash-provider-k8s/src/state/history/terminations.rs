@@ -1,10 +1,10 @@
 //! Events of containers that terminated with an error: the kubelet reports the reason and the exit code only in the
 //! status of the pod.
 
-use super::super::shared::{EVERYWHERE, Shared};
+use super::super::shared::{CacheShared, EVERYWHERE};
 use super::super::status::{pod_service, terminated};
 use super::super::view::LeaseView;
-use super::{History, StoredEvent};
+use super::{EventHistory, StoredEvent};
 use akash_provider_core::cluster::{EventObject, LeaseEvent, Severity};
 use akash_provider_core::types::time::BlockTime;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -13,8 +13,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Adds failed container terminations to the history each time a lease changes.
 pub(in crate::state) fn follow(
-    history: Arc<History>,
-    shared: Arc<Shared>,
+    history: Arc<EventHistory>,
+    shared: Arc<CacheShared>,
 ) -> impl Future<Output = ()> + Send {
     let mut touched = shared.touched.subscribe();
     async move {
@@ -28,10 +28,10 @@ pub(in crate::state) fn follow(
     }
 }
 
-impl History {
+impl EventHistory {
     /// Adds the failed container terminations in the namespace `home` to the history. With `None`, all lease
     /// namespaces are read.
-    fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
+    fn add_terminations(&self, shared: &CacheShared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();
             let all = index.leases.iter();

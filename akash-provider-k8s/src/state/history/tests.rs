@@ -3,8 +3,8 @@ use super::*;
 use akash_provider_core::cluster::Severity;
 use serde_json::{Value, json};
 
-pub(super) fn history() -> History {
-    History::new(Duration::from_secs(3600), Weak::new())
+pub(super) fn history() -> EventHistory {
+    EventHistory::new(Duration::from_secs(3600), Weak::new())
 }
 
 pub(super) fn event(uid: &str, version: &str, time: &str, more: Value) -> Event {
@@ -26,7 +26,7 @@ pub(super) fn at(seconds_ago: i64) -> String {
     format!("{then:.6}")
 }
 
-pub(super) fn reasons(history: &History) -> Vec<String> {
+pub(super) fn reasons(history: &EventHistory) -> Vec<String> {
     let all = history.after(&lease(1).namespace(), 0);
     all.into_iter()
         .map(|r| format!("{} {}", r.uid, r.version))

@@ -5,18 +5,18 @@ use akash_provider_core::cluster::Outage;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-fn index() -> Index {
-    Index::new(LeaseFilter {
+fn index() -> LeaseIndex {
+    LeaseIndex::new(LeaseFilter {
         provider: PROVIDER.parse().unwrap(),
         chain_id: "chain-1".to_owned(),
     })
 }
 
-fn apply<K: WatchedKind>(index: &mut Index, object: K) -> Vec<Signal> {
+fn apply<K: WatchedKind>(index: &mut LeaseIndex, object: K) -> Vec<Signal> {
     index.applied(&Arc::new(object))
 }
 
-fn health_of(index: &Index, dseq: u64) -> Option<Health> {
+fn health_of(index: &LeaseIndex, dseq: u64) -> Option<Health> {
     index.leases.get(&lease(dseq).namespace()).and_then(|e| e.health)
 }
 
@@ -29,7 +29,7 @@ fn changed(dseq: u64) -> Vec<Signal> {
 }
 
 /// Returns an index with one healthy lease.
-fn good(dseq: u64) -> Index {
+fn good(dseq: u64) -> LeaseIndex {
     let mut index = index();
     let lease = lease(dseq);
     apply(&mut index, namespace(&lease));
@@ -164,8 +164,8 @@ fn a_record_that_names_another_provider_does_not_disown_a_lease() {
 fn health_is_unknown_until_own_writes_are_observed() {
     let mut index = good(1);
     let home = lease(1).namespace();
-    let write = |generation| Write {
-        kind: Kind::Deployments,
+    let write = |generation| WorkloadWrite {
+        kind: CachedKind::Deployments,
         name: "web".to_owned(),
         uid: "d-web".to_owned(),
         generation,
@@ -203,8 +203,8 @@ fn health_is_unknown_until_own_writes_are_observed() {
 async fn reverted_write_is_dropped_with_the_next_list() {
     let mut index = good(1);
     let home = lease(1).namespace();
-    let write = Write {
-        kind: Kind::Deployments,
+    let write = WorkloadWrite {
+        kind: CachedKind::Deployments,
         name: "gone".to_owned(),
         uid: "never seen".to_owned(),
         generation: 1,
@@ -297,8 +297,8 @@ fn workload_without_a_record_is_an_orphan() {
         .map(|o| (o.kind, o.namespace, o.lease))
         .collect();
     let wanted = [
-        (Kind::Namespaces, lease(1).namespace(), Some(lease(1))),
-        (Kind::Hosts, lease(2).namespace(), None),
+        (CachedKind::Namespaces, lease(1).namespace(), Some(lease(1))),
+        (CachedKind::Hosts, lease(2).namespace(), None),
     ];
     assert_eq!(found, wanted);
 }

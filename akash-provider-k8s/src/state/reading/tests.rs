@@ -5,14 +5,14 @@ use serde_json::json;
 #[derive(Debug, Clone)]
 struct Some2;
 
-impl Parts for Some2 {
+impl ObjectParts for Some2 {
     const PATHS: Paths = &[&["metadata", "managedFields"], &["spec", "containers", "env"]];
 }
 
 #[derive(Debug, Clone)]
 struct Few;
 
-impl Parts for Few {
+impl ObjectParts for Few {
     const PATHS: Paths = &[
         &["metadata", "labels"],
         &["spec", "containers", "name"],
@@ -162,7 +162,7 @@ fn invalid_json_in_skipped_parts_is_an_error() {
 
 #[test]
 fn number_of_paths_is_within_the_limit() {
-    fn check<P: Parts>() {
+    fn check<P: ObjectParts>() {
         assert!(P::PATHS.len() <= 64);
         assert!(P::PATHS.iter().all(|path| !path.is_empty()));
     }

@@ -16,14 +16,14 @@ use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use testbed::{Hold, Tier};
+use testbed::{ClusterLock, Tier};
 
 const MANAGER: &str = "akash-provider";
 
 /// A cluster, locked so that no other test can disturb it.
 pub(crate) struct Cluster {
     client: Client,
-    _whole: Option<Hold>,
+    _whole: Option<ClusterLock>,
 }
 
 /// A namespace for dry runs.

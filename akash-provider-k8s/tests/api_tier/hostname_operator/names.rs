@@ -7,7 +7,7 @@ use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
 use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
 use akash_provider_k8s::operators::hostname::proof::{ProofConfig, TxtLookup, record as proof_record};
-use akash_provider_k8s::operators::hostname::schedule::Budget;
+use akash_provider_k8s::operators::hostname::schedule::CheckRate;
 use async_trait::async_trait;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::api::{Patch, PatchParams};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-const BUDGET: Budget = Budget {
+const BUDGET: CheckRate = CheckRate {
     every: Duration::from_secs(1),
     per_minute: 6_000,
 };
@@ -62,14 +62,14 @@ async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes
 }
 
 /// Returns the options of an operator that requires a DNS TXT record for the hostname.
-fn proving(world: &World, zone: &Arc<Zone>) -> Options {
-    let plan = Plan {
+fn proving(world: &World, zone: &Arc<Zone>) -> HostnameOperatorOptions {
+    let plan = RoutePlan {
         proof: Some(ProofRule {
             own_domain: "ingress.test".to_owned(),
         }),
-        ..Plan::default()
+        ..RoutePlan::default()
     };
-    Options {
+    HostnameOperatorOptions {
         proving: Some(ProofConfig {
             lookup: Arc::clone(zone) as Arc<dyn TxtLookup>,
             budget: BUDGET,
@@ -209,7 +209,7 @@ fn probe_uses_address_of_ingress_status_and_changes_no_route() {
             let cluster = world.connect().await;
             declare_by(&cluster, &lease).await;
             let answers = Arc::new(FixedProber::default());
-            let with_probe = Options {
+            let with_probe = HostnameOperatorOptions {
                 probe: Some(Probe {
                     prober: Arc::clone(&answers) as Arc<dyn Prober>,
                     budget: BUDGET,

@@ -4,8 +4,8 @@ use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeMetrics};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
-use akash_provider_k8s::inventory::{KubeInventory, Options};
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
+use akash_provider_k8s::settings::KubeSettings;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -28,7 +28,7 @@ const MANAGER: &str = "api-tier";
 
 pub(crate) struct Fixture {
     client: Client,
-    settings: Settings,
+    settings: KubeSettings,
     /// Objects that the test created, in order.
     made: Mutex<Vec<(ApiResource, Option<String>, String)>>,
     suffix: String,
@@ -68,7 +68,7 @@ impl Fixture {
         let number = RandomState::new().hash_one(std::time::SystemTime::now());
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
-        let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
+        let mut settings = KubeSettings::new(Address::from_bytes(&bytes).unwrap());
         settings.manifest_namespace = format!("inv-{name}-{:08x}", number as u32);
         let fixture = Self {
             client,
@@ -319,7 +319,7 @@ impl Fixture {
     }
 
     fn follow_with(&self, client: &Client) -> Capacity {
-        let source = KubeInventory::start(client, &self.settings, &Options::default());
+        let source = KubeInventory::start(client, &self.settings, &CapacityOptions::default());
         Capacity {
             updates: source.watch(),
             _source: source,

@@ -108,9 +108,9 @@ fn ceph_storage_is_reported_with_the_size_from_rook() {
             put(&world.admin, &class, "api-tier").await;
             node(world, "op-inv-one", json!({}), json!({"cpu": "8", "memory": "16Gi", "pods": "110"})).await;
             let _kubelets = kubelets(world);
-            let options = Options {
+            let options = InventoryOperatorOptions {
                 rules: Rules::new([CEPH.to_owned()]).unwrap(),
-                ..Options::default()
+                ..InventoryOperatorOptions::default()
             };
             let operator = InventoryOperator::start(&WriteClient::without_election(account(world, &testbed).await), options);
             settled(world, &operator, 1).await;

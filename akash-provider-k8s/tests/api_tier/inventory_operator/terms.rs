@@ -20,10 +20,10 @@ fn leading(term: u64) -> LeadershipGate {
 }
 
 fn led(client: &Client, gate: &LeadershipGate, rules: Rules) -> InventoryOperator {
-    let options = Options {
+    let options = InventoryOperatorOptions {
         rules,
         retry_delay: Duration::from_millis(200),
-        ..Options::default()
+        ..InventoryOperatorOptions::default()
     };
     InventoryOperator::start(&WriteClient::sharing(client.clone(), gate.clone()), options)
 }

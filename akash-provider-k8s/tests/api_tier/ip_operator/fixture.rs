@@ -6,7 +6,7 @@ use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
+use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, IpOperatorOptions};
 use akash_provider_k8s::operators::queue::RetryPolicy;
 use akash_provider_k8s::state::WatchConfig;
 use akash_provider_k8s::write_client::WriteClient;
@@ -158,9 +158,9 @@ pub(crate) async fn balancer(world: &World, lease: &LeaseId, port: u16) -> Optio
     world.get("Service", &lease.namespace(), &name(port)).await
 }
 
-pub(crate) fn options(world: &World) -> Options {
+pub(crate) fn options(world: &World) -> IpOperatorOptions {
     let own = &world.settings.manifest_namespace;
-    Options {
+    IpOperatorOptions {
         manifest_namespace: own.clone(),
         metallb_namespace: own.clone(),
         patience: RetryPolicy {
@@ -172,11 +172,11 @@ pub(crate) fn options(world: &World) -> Options {
             wait_absent_max: Duration::from_millis(500),
             ..WatchConfig::default()
         },
-        ..Options::new(world.settings.provider.clone())
+        ..IpOperatorOptions::new(world.settings.provider.clone())
     }
 }
 
-pub(crate) async fn start(client: &Client, options: Options) -> IpOperator {
+pub(crate) async fn start(client: &Client, options: IpOperatorOptions) -> IpOperator {
     let operator = IpOperator::start(&WriteClient::without_election(client.clone()), options);
     let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
     assert!(ready.is_ok(), "not ready: {:?}", operator.status());

@@ -3,7 +3,7 @@
 use crate::objects::evaluate::{Endpoint, allowed};
 use crate::objects::sdl;
 use akash_provider_k8s::objects::{self, PriorState};
-use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, ProxyPods, Settings};
+use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, KubeSettings, ProxyPods};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ profiles:
 deployment: {game: {any: {profile: any, count: 1}}, bot: {any: {profile: any, count: 1}}}
 ";
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> KubeSettings {
+    KubeSettings {
         egress: Egress {
             infrastructure: vec![
                 "203.0.113.7".to_owned(),
@@ -47,7 +47,7 @@ fn settings() -> Settings {
     }
 }
 
-fn policies(settings: &Settings, isolation: Isolation) -> Vec<NetworkPolicy> {
+fn policies(settings: &KubeSettings, isolation: Isolation) -> Vec<NetworkPolicy> {
     let prior = PriorState {
         manifest_version: "1".to_owned(),
         isolation,
@@ -135,7 +135,7 @@ fn only_the_configured_proxy_reaches_a_lease() {
         (vec![ProxyPods::nginx()], false, false),
     ] {
         let is_nginx = proxies == [ProxyPods::nginx()];
-        let settings = Settings {
+        let settings = KubeSettings {
             proxies,
             ..settings()
         };
@@ -262,7 +262,7 @@ fn existing_leases_retain_their_flows_except_to_metadata() {
 
 #[test]
 fn gateway_reaches_http_ports_of_pods() {
-    let settings = Settings {
+    let settings = KubeSettings {
         ingress: IngressMode::gateway_api(),
         ..settings()
     };

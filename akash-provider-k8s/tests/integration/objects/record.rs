@@ -8,14 +8,14 @@ use akash_provider_core::manifest::{Credentials, ServiceParams};
 use akash_provider_k8s::crd::convert::{self, MAX_EXTRA_BYTES};
 use akash_provider_k8s::crd::{Manifest, ProviderHost};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-fn settings(plain: bool) -> Settings {
-    Settings {
+fn settings(plain: bool) -> KubeSettings {
+    KubeSettings {
         plain_registry_passwords: plain,
         ..sdl::settings()
     }

@@ -7,12 +7,12 @@ use akash_provider_core::manifest::{
     Credentials, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams, StorageParams, Tee,
 };
 use akash_provider_core::types::{Attribute, Storage};
-use akash_provider_k8s::objects::{self, MAX_PORTS, MAX_REPLICAS, Refusal};
+use akash_provider_k8s::objects::{self, MAX_PORTS, MAX_REPLICAS, RenderError};
 use std::sync::Arc;
 
 type Change<'a> = &'a dyn Fn(&mut Service);
 
-fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {
+fn check(deployment: &WorkloadSpec) -> Result<(), RenderError> {
     objects::check(deployment, &sdl::settings())
 }
 

@@ -7,7 +7,7 @@ use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
-use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
+use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, KubeSettings};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn read(name: &str) -> WorkloadSpec {
     sdl::deployment(&std::fs::read_to_string(path).unwrap())
 }
 
-fn fresh(settings: &Settings) -> PriorState {
+fn fresh(settings: &KubeSettings) -> PriorState {
     PriorState {
         manifest_version: "42".to_owned(),
         isolation: settings.isolation,
@@ -32,7 +32,7 @@ fn fresh(settings: &Settings) -> PriorState {
     }
 }
 
-fn rendered(deployment: &WorkloadSpec, settings: &Settings) -> LeaseObjects {
+fn rendered(deployment: &WorkloadSpec, settings: &KubeSettings) -> LeaseObjects {
     objects::render(deployment, settings, &fresh(settings)).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn json_of(objects: &LeaseObjects) -> Value {
 }
 
 /// Compares the rendered objects with the expected file. Writes the file first if `BLESS_OBJECTS` is set.
-fn assert_expected(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
+fn assert_expected(name: &str, deployment: &WorkloadSpec, settings: &KubeSettings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));
     let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
@@ -189,7 +189,7 @@ fn every_container_has_requests_and_limits_for_three_resources() {
 
 #[test]
 fn requests_follow_fractions_of_the_commit_levels() {
-    let settings = Settings {
+    let settings = KubeSettings {
         commit: CommitLevels {
             cpu: 1.5,
             memory: 2.0,
@@ -260,7 +260,7 @@ fn gpu_is_selected_by_model_memory_and_interface() {
 
 #[test]
 fn logins_accounts_and_variables_are_per_service() {
-    let settings = Settings {
+    let settings = KubeSettings {
         pull_secret: " general ".to_owned(),
         runtime_class: "gvisor".to_owned(),
         ..sdl::settings()
@@ -495,7 +495,7 @@ fn unchanged_service_retains_its_exact_pod_template() {
 
 #[test]
 fn protections_can_be_disabled() {
-    let settings = Settings {
+    let settings = KubeSettings {
         network_policies: false,
         quota: false,
         isolation: Isolation::Legacy,
@@ -518,7 +518,7 @@ fn protections_can_be_disabled() {
     );
     let labels = objects.namespace.metadata.labels.unwrap();
     assert!(!labels.contains_key("pod-security.kubernetes.io/enforce"));
-    let none = Settings {
+    let none = KubeSettings {
         runtime_class: "none".to_owned(),
         ..sdl::settings()
     };

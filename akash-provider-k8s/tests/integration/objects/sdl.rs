@@ -5,7 +5,7 @@ use akash_provider_core::manifest::Service;
 use akash_provider_core::manifest::hosts::{hostnames_wanted, ips_wanted};
 use akash_provider_core::sdl;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use std::sync::Arc;
 
 pub(crate) fn lease() -> LeaseId {
@@ -15,11 +15,11 @@ pub(crate) fn lease() -> LeaseId {
 }
 
 /// Settings with a public hostname and a chain id.
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> KubeSettings {
+    KubeSettings {
         chain_id: "chain-1".to_owned(),
         public_hostname: "provider.example.com".to_owned(),
-        ..Settings::new(lease().provider)
+        ..KubeSettings::new(lease().provider)
     }
 }
 

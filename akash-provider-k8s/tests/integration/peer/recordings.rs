@@ -5,7 +5,7 @@ use akash_provider_core::manifest::hosts::{hostnames_wanted, ips_wanted};
 use akash_provider_core::sdl;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -68,11 +68,11 @@ impl Recording {
         labels::lease_of(&serde_json::from_value(recorded).unwrap()).unwrap()
     }
 
-    pub(super) fn settings(&self) -> Settings {
-        Settings {
+    pub(super) fn settings(&self) -> KubeSettings {
+        KubeSettings {
             public_hostname: "provider.localhost".to_owned(),
             runtime_class: "none".to_owned(),
-            ..Settings::new(self.lease().provider)
+            ..KubeSettings::new(self.lease().provider)
         }
     }
 

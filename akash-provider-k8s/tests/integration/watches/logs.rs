@@ -6,8 +6,8 @@ use super::{ms, one_lease, until, watch_config};
 use akash_provider_core::cluster::{EventOptions, ExecIo, ExecRequest, LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_k8s::access::Access;
-use akash_provider_k8s::settings::Settings;
-use akash_provider_k8s::state::State;
+use akash_provider_k8s::settings::KubeSettings;
+use akash_provider_k8s::state::ObjectCache;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::json;
@@ -21,10 +21,14 @@ async fn ready(server: &Server) -> Access {
     ready_with(server, settings()).await
 }
 
-async fn ready_with(server: &Server, mut settings: Settings) -> Access {
+async fn ready_with(server: &Server, mut settings: KubeSettings) -> Access {
     settings.call_timeout = ms(1000);
     settings.command_start_timeout = ms(1500);
-    let state = Arc::new(State::start_with(&server.client(), &settings, watch_config()));
+    let state = Arc::new(ObjectCache::start_with(
+        &server.client(),
+        &settings,
+        watch_config(),
+    ));
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     until("events are listed", || state.sees_events()).await;
     Access::new(server.client(), state, &settings)

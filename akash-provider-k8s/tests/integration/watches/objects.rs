@@ -2,14 +2,14 @@
 
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::settings::KubeSettings;
 use serde_json::{Value, json};
 
 pub(crate) const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
 
-pub(crate) fn settings() -> Settings {
-    let mut settings = Settings::new(PROVIDER.parse().unwrap());
+pub(crate) fn settings() -> KubeSettings {
+    let mut settings = KubeSettings::new(PROVIDER.parse().unwrap());
     settings.public_hostname = "provider.example".to_owned();
     settings
 }

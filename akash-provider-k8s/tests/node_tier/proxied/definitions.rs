@@ -58,7 +58,7 @@ async fn run_scenario(client: &Client, tenant: &Tenant, operator: &HostnameOpera
 #[test]
 #[ignore = "takes most of a minute: cargo xtask campaign definitions"]
 fn deleted_definitions_lose_no_request() {
-    let Some((testbed, _alone)) = testbed::Cluster::exclusive_from_env(Tier::Node).unwrap() else {
+    let Some((testbed, _alone)) = testbed::Testbed::exclusive_from_env(Tier::Node).unwrap() else {
         return;
     };
     block_on(async {

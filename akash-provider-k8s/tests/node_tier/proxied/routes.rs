@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use testbed::Backend;
+use testbed::ProxyBackend;
 
 /// Namespace and name.
 pub(crate) type ObjectKey = (String, String);
@@ -38,7 +38,7 @@ pub(crate) struct Target {
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) service: String,
-    pub(crate) backend: Backend,
+    pub(crate) backend: ProxyBackend,
 }
 
 pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<String, Target> {
@@ -54,7 +54,7 @@ pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<Strin
             let port = backend.pointer("/port/number").and_then(Value::as_u64);
             let (service, backend) = resolve(seen, &place.0, &text(backend, "/name"), port);
             // A missing service counts as a service without endpoints.
-            let backend = backend.unwrap_or(Backend::Servers(Vec::new()));
+            let backend = backend.unwrap_or(ProxyBackend::Servers(Vec::new()));
             let target = of("Ingress", place, service, backend);
             candidates.push((
                 text(object, "/metadata/creationTimestamp"),
@@ -69,7 +69,12 @@ pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<Strin
             continue;
         }
         let (service, backend) = resolve_route(seen, place, object);
-        let target = of("HTTPRoute", place, service, backend.unwrap_or(Backend::Broken));
+        let target = of(
+            "HTTPRoute",
+            place,
+            service,
+            backend.unwrap_or(ProxyBackend::Broken),
+        );
         for host in list(object, "/spec/hostnames") {
             let host = host.as_str().unwrap_or_default().to_owned();
             candidates.push((
@@ -132,7 +137,7 @@ fn parent<'a>(place: &ObjectKey, route: &'a Value, follows: &Scope) -> Option<&'
     })
 }
 
-fn resolve_route(seen: &ObservedObjects, place: &ObjectKey, route: &Value) -> (String, Option<Backend>) {
+fn resolve_route(seen: &ObservedObjects, place: &ObjectKey, route: &Value) -> (String, Option<ProxyBackend>) {
     let backend = route
         .pointer("/spec/rules/0/backendRefs/0")
         .unwrap_or(&Value::Null);
@@ -146,7 +151,7 @@ fn resolve(
     namespace: &str,
     name: &str,
     port: Option<u64>,
-) -> (String, Option<Backend>) {
+) -> (String, Option<ProxyBackend>) {
     let service = seen.services.get(&(namespace.to_owned(), name.to_owned()));
     let mut ports = service
         .into_iter()
@@ -175,10 +180,10 @@ fn resolve(
         }
     }
     servers.sort_unstable();
-    (name.to_owned(), Some(Backend::Servers(servers)))
+    (name.to_owned(), Some(ProxyBackend::Servers(servers)))
 }
 
-fn of(kind: &'static str, place: &ObjectKey, service: String, backend: Backend) -> Target {
+fn of(kind: &'static str, place: &ObjectKey, service: String, backend: ProxyBackend) -> Target {
     Target {
         kind,
         namespace: place.0.clone(),
@@ -295,16 +300,16 @@ mod tests {
         let to = |seen: &ObservedObjects| targets(seen, &both())["a.example.com"].backend.clone();
         assert_eq!(
             to(&seen),
-            Backend::Servers(vec!["10.0.0.1:9000".parse().unwrap()])
+            ProxyBackend::Servers(vec!["10.0.0.1:9000".parse().unwrap()])
         );
         seen.ingresses = Objects::from([(place("two", "a"), ingress("2030", "ours", "web"))]);
-        assert_eq!(to(&seen), Backend::Servers(Vec::new()));
+        assert_eq!(to(&seen), ProxyBackend::Servers(Vec::new()));
         seen.ingresses = Objects::from([(place("one", "a"), ingress("2030", "ours", "none"))]);
-        assert_eq!(to(&seen), Backend::Servers(Vec::new()));
+        assert_eq!(to(&seen), ProxyBackend::Servers(Vec::new()));
         seen.ingresses.clear();
         seen.routes
             .insert(place("one", "a"), route("2030", "gate", "none"));
-        assert_eq!(to(&seen), Backend::Broken);
+        assert_eq!(to(&seen), ProxyBackend::Broken);
         let status_of = |seen: &ObservedObjects, gateway: &str| {
             let route = route("2030", gateway, "none");
             gateway_status(seen, &place("one", "a"), &route, &both())

@@ -1,10 +1,10 @@
 //! Queries of the common Cosmos modules: accounts, balances, transactions, the node itself, discovery.
 
-use super::super::ante::Rules;
-use super::super::block::{Block, node_id, rfc3339};
+use super::super::ante::AnteParams;
+use super::super::block::{DevnetBlock, node_id, rfc3339};
 use super::super::deliver::{TxResult, responses};
-use super::super::event::Event;
-use super::super::node::{MempoolError, Node};
+use super::super::event::DevnetEvent;
+use super::super::node::{DevnetNode, MempoolError};
 use super::{At, QueryError, QueryResult, Transport, handle, page};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::discovery::v1 as discovery;
@@ -41,7 +41,7 @@ pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
 /// Executes a query, or returns `None` if this module does not serve the path.
 pub(super) fn execute(
-    node: &Node,
+    node: &DevnetNode,
     transport: Transport,
     state: At<'_>,
     path: &str,
@@ -116,7 +116,7 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     })
 }
 
-fn transactions(node: &Node, transport: Transport, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn transactions(node: &DevnetNode, transport: Transport, path: &str, data: &[u8]) -> Option<QueryResult> {
     handle::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
         .or_else(|| {
             handle::<tx::BroadcastTxRequest>(path, data, |request| match transport {
@@ -131,7 +131,7 @@ fn transactions(node: &Node, transport: Transport, path: &str, data: &[u8]) -> O
         .or_else(|| handle::<tx::GetTxRequest>(path, data, |request| get_tx(node, &request.hash)))
 }
 
-fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, QueryError> {
+fn simulate(node: &DevnetNode, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, QueryError> {
     let bytes = match request.tx {
         Some(tx) if request.tx_bytes.is_empty() => tx.encode_to_vec(),
         _ => request.tx_bytes,
@@ -159,7 +159,10 @@ fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateRes
     })
 }
 
-fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::BroadcastTxResponse, QueryError> {
+fn broadcast(
+    node: &DevnetNode,
+    request: tx::BroadcastTxRequest,
+) -> Result<tx::BroadcastTxResponse, QueryError> {
     let mode = request.mode();
     if !matches!(mode, tx::BroadcastMode::Sync | tx::BroadcastMode::Async) {
         let text = format!(
@@ -196,7 +199,7 @@ fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::Broadca
     })
 }
 
-fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, QueryError> {
+fn get_tx(node: &DevnetNode, hash: &str) -> Result<tx::GetTxResponse, QueryError> {
     let bytes = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok();
     let parsed = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let inner = node.lock();
@@ -217,7 +220,7 @@ fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, QueryError> {
     })
 }
 
-fn tx_response(block: &Block, hash: &TxHash, result: &TxResult, whole: &tx::Tx) -> abci::TxResponse {
+fn tx_response(block: &DevnetBlock, hash: &TxHash, result: &TxResult, whole: &tx::Tx) -> abci::TxResponse {
     let gas = |gas: u64| i64::try_from(gas).unwrap_or(i64::MAX);
     // The network's format has whole seconds.
     let time = BlockTime(block.time.0 - block.time.0.rem_euclid(1000));
@@ -241,7 +244,7 @@ fn tx_response(block: &Block, hash: &TxHash, result: &TxResult, whole: &tx::Tx) 
     }
 }
 
-fn wire_event(event: &Event) -> wire::Event {
+fn wire_event(event: &DevnetEvent) -> wire::Event {
     let attribute = |(key, value): &(&str, String)| wire::EventAttribute {
         key: (*key).to_owned(),
         value: value.clone(),
@@ -260,7 +263,7 @@ fn timestamp(time: BlockTime) -> Timestamp {
     }
 }
 
-fn wire_block(block: &Block) -> types::Block {
+fn wire_block(block: &DevnetBlock) -> types::Block {
     types::Block {
         header: Some(types::Header {
             chain_id: block.chain_id.clone(),
@@ -273,7 +276,7 @@ fn wire_block(block: &Block) -> types::Block {
     }
 }
 
-fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<QueryResult> {
+fn node_itself(node: &DevnetNode, path: &str, data: &[u8], height: Height) -> Option<QueryResult> {
     handle::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
         .or_else(|| {
             handle::<comet::GetLatestBlockRequest>(path, data, |_| {
@@ -334,7 +337,7 @@ fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<Q
         })
 }
 
-fn node_info(rules: &Rules) -> comet::GetNodeInfoResponse {
+fn node_info(rules: &AnteParams) -> comet::GetNodeInfoResponse {
     comet::GetNodeInfoResponse {
         default_node_info: Some(p2p::DefaultNodeInfo {
             default_node_id: node_id(),
@@ -353,7 +356,7 @@ fn node_info(rules: &Rules) -> comet::GetNodeInfoResponse {
     }
 }
 
-fn info(rules: &Rules) -> discovery::GetInfoResponse {
+fn info(rules: &AnteParams) -> discovery::GetInfoResponse {
     let modules = MODULES.map(|(module, version)| discovery::ModuleVersion {
         module: module.to_owned(),
         version: version.to_owned(),

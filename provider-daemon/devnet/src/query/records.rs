@@ -1,6 +1,6 @@
 //! Queries of the Akash modules: market, deployment, provider, audit, cert, escrow.
 
-use super::{At, Place, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
+use super::{At, ListPosition, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
 use akash_provider_chain::convert::{self, responses};
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::{
@@ -99,9 +99,9 @@ fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
     )
 }
 
-fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Place<I> {
+fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> ListPosition<I> {
     let state = states.iter().position(|(_, s)| s == state);
-    Place(state.unwrap_or(0), id.clone())
+    ListPosition(state.unwrap_or(0), id.clone())
 }
 
 fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::QueryOrdersResponse, QueryError> {
@@ -137,7 +137,7 @@ fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBid
     };
     // Unlike orders, bids are sorted by id whatever their state is.
     let listed = market.bids().filter(|b| states.contains(&b.state)).filter(wanted);
-    let key = |b: &&Bid| Place(0, b.id.clone());
+    let key = |b: &&Bid| ListPosition(0, b.id.clone());
     let (bids, pagination) = page(listed, key, |b| wire_bid(market, b), request.pagination)?;
     Ok(mkt::QueryBidsResponse { bids, pagination })
 }
@@ -158,7 +158,7 @@ fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::Quer
         .leases()
         .filter(|l| states.contains(&l.lease.state))
         .filter(wanted);
-    let key = |l: &LeaseRecord| Place(0, l.lease.id.clone());
+    let key = |l: &LeaseRecord| ListPosition(0, l.lease.id.clone());
     let (leases, pagination) = page(listed, key, |l| wire_lease(market, l), request.pagination)?;
     Ok(mkt::QueryLeasesResponse { leases, pagination })
 }
@@ -219,7 +219,7 @@ fn deployments(
             .filter(move |d| d.deployment.active == *active);
         of_state.filter(wanted)
     });
-    let key = |d: &DeploymentRecord| Place(usize::from(!d.deployment.active), d.deployment.id.clone());
+    let key = |d: &DeploymentRecord| ListPosition(usize::from(!d.deployment.active), d.deployment.id.clone());
     let wire = |d: &DeploymentRecord| wire_deployment(market, d);
     let (deployments, pagination) = page(listed, key, wire, request.pagination)?;
     Ok(dep::QueryDeploymentsResponse {
@@ -346,7 +346,7 @@ fn certificates(
     });
     let (certificates, pagination) = page(
         certificates,
-        |c| Place(c.serial.len(), c.serial.clone()),
+        |c| ListPosition(c.serial.len(), c.serial.clone()),
         responses::certificate,
         request.pagination,
     )?;
@@ -371,7 +371,7 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
         });
         let (accounts, pagination) = page(
             wanted,
-            |(id, _)| Place(0, id.clone()),
+            |(id, _)| ListPosition(0, id.clone()),
             |(_, account)| account.clone(),
             request.pagination,
         )?;
@@ -392,7 +392,7 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
             });
             let (payments, pagination) = page(
                 wanted,
-                |(id, _)| Place(0, id.clone()),
+                |(id, _)| ListPosition(0, id.clone()),
                 |(_, payment)| payment.clone(),
                 request.pagination,
             )?;

@@ -6,7 +6,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::tx::TxWriter;
-use akash_provider_chain::{Limits, Reader, Settings};
+use akash_provider_chain::{EndpointLimits, FollowerSettings, Reader};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
@@ -35,14 +35,14 @@ pub(crate) struct WireClient {
 
 /// Returns a reader for the node at `address`, with intervals that fit the short block time.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
-    let limits = Limits {
+    let limits = EndpointLimits {
         health_age: Duration::from_millis(200),
-        ..Limits::default()
+        ..EndpointLimits::default()
     };
     let endpoints = Endpoints::new(&[address], chain_id, limits).unwrap();
-    Reader::new(endpoints).with_settings(Settings {
+    Reader::new(endpoints).with_settings(FollowerSettings {
         poll_interval: Duration::from_millis(50),
-        ..Settings::default()
+        ..FollowerSettings::default()
     })
 }
 

@@ -4,7 +4,7 @@ use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
-use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
+use akash_provider_chain::{AkashClient, ClientSettings, EndpointLimits, FollowerSettings};
 use akash_provider_core::chain::conformance::suite;
 use akash_provider_core::election::LeadershipGate;
 use std::time::Duration;
@@ -22,13 +22,13 @@ async fn a_client_over_grpc_conforms() {
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
     let settings = ClientSettings {
         signer: Some(TxSigner::new(key(2), LeadershipGate::new(true))),
-        limits: Limits {
+        limits: EndpointLimits {
             health_age: Duration::from_millis(200),
-            ..Limits::default()
+            ..EndpointLimits::default()
         },
-        follower: Settings {
+        follower: FollowerSettings {
             poll_interval: Duration::from_millis(50),
-            ..Settings::default()
+            ..FollowerSettings::default()
         },
         planner: PlannerConfig {
             poll: Duration::from_millis(30),

@@ -4,7 +4,7 @@ use super::calls::{broadcast, call, get, request};
 use super::driver::{self, CHAIN_ID, create, devnet, key, uact};
 use akash_provider_chain::convert::{tenant_to_any, to_any};
 use akash_provider_chain::proto::cosmos::tx::v1beta1::TxRaw;
-use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign};
+use akash_provider_chain::signer::{Ordering, SignedTx, SigningAccount, TxFee, sign};
 use akash_provider_core::market::{Market, TenantMsg};
 use akash_provider_core::types::{BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId, Msg};
 use akash_provider_devnet::Devnet;
@@ -43,12 +43,12 @@ impl Draft {
 
     fn sign(self) -> SignedTx {
         let key = key(2);
-        let account = Account {
+        let account = SigningAccount {
             key: &key,
             number: self.number,
             chain_id: self.chain_id,
         };
-        let price = Price {
+        let price = TxFee {
             fee: Coin {
                 denom: "uakt".into(),
                 amount: self.fee,
@@ -179,7 +179,7 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
         assert_refused(&broadcast(&rpc, &draft.sign().bytes).await, "sdk", 32, text);
     }
     let key = key(77);
-    let nobody = Account {
+    let nobody = SigningAccount {
         key: &key,
         number: 0,
         chain_id: CHAIN_ID,
@@ -188,7 +188,7 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
         provider: key.address().clone(),
         ..bid_on(1)
     };
-    let price = Price {
+    let price = TxFee {
         fee: "7500uakt".parse().unwrap(),
         gas_limit: GAS,
         granter: None,

@@ -2,7 +2,7 @@
 
 use super::cluster::Talkative;
 use super::{DSEQ, TENANTS};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
@@ -19,7 +19,7 @@ use akash_provider_core::types::{
     Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, ProviderRecord as Record,
 };
 use akash_provider_gateway::auth::memory::InMemory;
-use akash_provider_gateway::{Gateway, Ports, Settings};
+use akash_provider_gateway::{Gateway, GatewayBackends, GatewaySettings};
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -122,17 +122,17 @@ async fn serve() -> anyhow::Result<()> {
         deploy(&handle, &cluster, &lease, &sdl).await?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)? - Duration::from_secs(60);
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["localhost".to_owned()],
     };
     let own = OwnCertificate::make(&us, &usage, now)?;
-    let ports = Ports {
+    let ports = GatewayBackends {
         handle,
         cluster,
         chain: Arc::new(chain),
         memory: Arc::new(InMemory::default()),
     };
-    let mut settings = Settings::at(([127, 0, 0, 1], 0).into());
+    let mut settings = GatewaySettings::at(([127, 0, 0, 1], 0).into());
     // All load comes from one address.
     settings.limits.requests_per_network = u32::MAX;
     settings.limits.unleased_per_network = settings.limits.connections;

@@ -4,7 +4,7 @@ use super::daemon::Daemon;
 use super::figure;
 use super::load::{PersistentConnection, authorization, connect, lease_path, request, tls};
 use super::requests::percentile;
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use anyhow::{Context, ensure};
 use rustls::ClientConfig;
@@ -54,7 +54,7 @@ fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     secret[..2].copy_from_slice(&number.to_be_bytes());
     let account = PrivateKey::from_bytes(&secret)?;
     let made = SystemTime::now().duration_since(UNIX_EPOCH)? - Duration::from_secs(60);
-    let own = OwnCertificate::make(account.address(), &Usage::Client, made)?;
+    let own = OwnCertificate::make(account.address(), &CertUsage::Client, made)?;
     let private = PrivatePkcs8KeyDer::from(own.private_key_der()?.to_vec());
     let key = ring::default_provider()
         .key_provider

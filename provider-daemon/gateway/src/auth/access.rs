@@ -110,7 +110,7 @@ pub enum Access {
 
 /// Deployment, group or lease that a request concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum AccessTarget {
     /// All groups of the deployment with this sequence number.
     Deployment(u64),
     /// One group of a deployment, as `dseq` and `gseq`.
@@ -119,7 +119,7 @@ pub enum Target {
     Lease(u64, u32, u32),
 }
 
-impl Target {
+impl AccessTarget {
     /// Returns the target for a lease of the caller. The owner in `lease` is not used, because the caller is
     /// the owner.
     #[must_use]
@@ -194,7 +194,7 @@ impl Identity {
     /// Returns the services of `target` that the permission `scope` covers, or `None` without this
     /// permission.
     #[must_use]
-    pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
+    pub fn permits(&self, scope: Scope, target: AccessTarget) -> Option<Services> {
         match &self.access {
             Access::Full => Some(Services::All),
             Access::Scoped(scopes) => scopes.contains(&scope).then_some(Services::All),
@@ -257,25 +257,31 @@ mod tests {
             Some(Services::Only(names))
         };
         assert_eq!(
-            who.permits(Scope::Logs, Target::Lease(7, 1, 2)),
+            who.permits(Scope::Logs, AccessTarget::Lease(7, 1, 2)),
             only(&["db", "web"])
         );
-        assert_eq!(who.permits(Scope::Logs, Target::Lease(7, 2, 2)), only(&["web"]));
-        assert_eq!(who.permits(Scope::Logs, Target::Lease(9, 1, 1)), None);
-        assert_eq!(who.permits(Scope::Status, Target::Lease(7, 1, 1)), None);
-        assert_eq!(who.permits(Scope::Status, Target::Group(8, 2)), None);
-        assert_eq!(who.permits(Scope::Status, Target::Deployment(8)), only(&["web"]));
+        assert_eq!(
+            who.permits(Scope::Logs, AccessTarget::Lease(7, 2, 2)),
+            only(&["web"])
+        );
+        assert_eq!(who.permits(Scope::Logs, AccessTarget::Lease(9, 1, 1)), None);
+        assert_eq!(who.permits(Scope::Status, AccessTarget::Lease(7, 1, 1)), None);
+        assert_eq!(who.permits(Scope::Status, AccessTarget::Group(8, 2)), None);
+        assert_eq!(
+            who.permits(Scope::Status, AccessTarget::Deployment(8)),
+            only(&["web"])
+        );
     }
 
     #[test]
     fn scoped_access_covers_every_lease_but_no_other_scope() {
         let who = identity(Access::Scoped([Scope::Logs].into()));
         assert_eq!(
-            who.permits(Scope::Logs, Target::Lease(1, 1, 1)),
+            who.permits(Scope::Logs, AccessTarget::Lease(1, 1, 1)),
             Some(Services::All)
         );
-        assert_eq!(who.permits(Scope::Shell, Target::Lease(1, 1, 1)), None);
+        assert_eq!(who.permits(Scope::Shell, AccessTarget::Lease(1, 1, 1)), None);
         let elsewhere = identity(Access::OtherProviders);
-        assert_eq!(elsewhere.permits(Scope::Logs, Target::Deployment(1)), None);
+        assert_eq!(elsewhere.permits(Scope::Logs, AccessTarget::Deployment(1)), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::LookupFault;
 use super::lookups::Lookups;
-use super::memory::{Fingerprint, Memory};
+use super::memory::{AuthStore, Fingerprint};
 use akash_provider_chain::cert;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Address;
@@ -55,7 +55,7 @@ impl ClientCertificate {
 #[derive(Debug)]
 pub(super) struct Certificates {
     chain: Arc<dyn ChainQuery>,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn AuthStore>,
     lookups: Arc<Lookups>,
     valid: Cache<Fingerprint, ()>,
     unknown: moka::sync::Cache<Fingerprint, ()>,
@@ -72,7 +72,7 @@ impl Certificates {
     /// Creates empty caches. A valid certificate is queried again after `valid_for`.
     pub(super) fn new(
         chain: Arc<dyn ChainQuery>,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn AuthStore>,
         lookups: Arc<Lookups>,
         valid_for: Duration,
     ) -> Self {
@@ -167,7 +167,7 @@ impl Certificates {
 /// Clients and stores for a chain query about a certificate.
 struct Lookup {
     chain: Arc<dyn ChainQuery>,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn AuthStore>,
     lookups: Arc<Lookups>,
 }
 

@@ -1,12 +1,12 @@
-//! Public keys of accounts, from the [`Memory`] or the chain.
+//! Public keys of accounts, from the [`AuthStore`] or the chain.
 //!
-//! A key is stored in the cache and in the `Memory` after its first valid signature. Before that, the key of
+//! A key is stored in the cache and in the `AuthStore` after its first valid signature. Before that, the key of
 //! an account that a client names is cached for a short time in a separate cache. Such keys never evict
 //! proven keys.
 
 use super::LookupFault;
 use super::lookups::Lookups;
-use super::memory::Memory;
+use super::memory::AuthStore;
 use akash_provider_chain::private_key::PublicKey;
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Address;
@@ -27,7 +27,7 @@ const NAMED_FOR: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn AuthStore>,
     lookups: Arc<Lookups>,
     proven: sync::Cache<Address, Arc<PublicKey>>,
     named: future::Cache<Address, Arc<PublicKey>>,
@@ -35,7 +35,7 @@ pub(super) struct Issuers {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct AccountKey {
     pub(super) key: Arc<PublicKey>,
     /// True if this key has verified a signature before.
     pub(super) is_proven: bool,
@@ -48,7 +48,7 @@ enum NoKey {
 }
 
 impl Issuers {
-    pub(super) fn new(chain: Arc<dyn ChainQuery>, memory: Arc<dyn Memory>, lookups: Arc<Lookups>) -> Self {
+    pub(super) fn new(chain: Arc<dyn ChainQuery>, memory: Arc<dyn AuthStore>, lookups: Arc<Lookups>) -> Self {
         Self {
             chain,
             memory,
@@ -67,9 +67,13 @@ impl Issuers {
 
     /// Returns the public key of an account, or `None` if the chain stores no key for this account.
     /// Concurrent calls share one chain query.
-    pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
+    pub(super) async fn key(
+        &self,
+        account: &Address,
+        peer: IpAddr,
+    ) -> Result<Option<AccountKey>, LookupFault> {
         if let Some(key) = self.cached(account) {
-            return Ok(Some(Key { key, is_proven: true }));
+            return Ok(Some(AccountKey { key, is_proven: true }));
         }
         // Accounts without a key have a cache of their own: the cache below does not store failures.
         if self.missing.contains_key(account) {
@@ -80,7 +84,7 @@ impl Issuers {
             .try_get_with_by_ref(account, self.look_up(account, peer))
             .await;
         match found.map_err(|e| *e) {
-            Ok(key) => Ok(Some(Key {
+            Ok(key) => Ok(Some(AccountKey {
                 key,
                 is_proven: false,
             })),
@@ -92,8 +96,8 @@ impl Issuers {
         }
     }
 
-    /// Caches a key after its first valid signature, and stores the key in the `Memory`.
-    pub(super) fn store(&self, account: &Address, key: &Key) {
+    /// Caches a key after its first valid signature, and stores the key in the `AuthStore`.
+    pub(super) fn store(&self, account: &Address, key: &AccountKey) {
         // A proven key is in the memory already; writing it at each request is unnecessary.
         if !key.is_proven {
             self.memory.store_key(account, *key.key.as_bytes());

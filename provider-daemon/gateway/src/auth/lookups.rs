@@ -6,7 +6,7 @@
 //! with a stored key need no query.
 
 use super::LookupFault;
-use crate::budget::Budget;
+use crate::budget::RequestBudget;
 use akash_provider_core::error::Error;
 use std::future::Future;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Lookups {
     permits: Semaphore,
-    unknown: Budget,
+    unknown: RequestBudget,
 }
 
 impl Lookups {
@@ -32,7 +32,7 @@ impl Lookups {
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             permits: Semaphore::new(CONCURRENT_MAX),
-            unknown: Budget::new(unknown_per_network),
+            unknown: RequestBudget::new(unknown_per_network),
         }
     }
 

@@ -18,7 +18,7 @@ pub type Fingerprint = [u8; 32];
 /// - Removing a missing entry succeeds.
 /// - If the backend cannot read or write, the backend logs the error and returns no entry. The gateway then
 ///   queries the chain again.
-pub trait Memory: fmt::Debug + Send + Sync + 'static {
+pub trait AuthStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the public key of an account. The key of an account never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
     /// Stores the public key of an account.
@@ -31,7 +31,7 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     fn remove_certificate(&self, certificate: &Fingerprint);
 }
 
-/// [`Memory`] that loses its entries when the process ends.
+/// [`AuthStore`] that loses its entries when the process ends.
 #[derive(Debug)]
 pub struct InMemory {
     keys: moka::sync::Cache<Address, PublicKeyBytes>,
@@ -47,7 +47,7 @@ impl Default for InMemory {
     }
 }
 
-impl Memory for InMemory {
+impl AuthStore for InMemory {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
         self.keys.get(account)
     }

@@ -1,5 +1,5 @@
 use super::*;
-use akash_provider_core::chain::{MemoryChain, Outage};
+use akash_provider_core::chain::{MemoryChain, QueryOutage};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::BlockTime;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,12 +56,12 @@ async fn failed_certificate_query_is_not_repeated_at_once() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let own = akash_provider_chain::cert::OwnCertificate::make(
         key.address(),
-        &akash_provider_chain::cert::Usage::Client,
+        &akash_provider_chain::cert::CertUsage::Client,
         now,
     );
     let certificate = ClientCertificate::read(own.unwrap().der()).unwrap();
     let peer = IpAddr::from([127, 0, 0, 1]);
-    chain.fail_queries(Outage::UntilRestored);
+    chain.fail_queries(QueryOutage::UntilRestored);
     assert_eq!(
         certificates.is_valid(&certificate, peer).await,
         Err(LookupFault::Outage)
@@ -92,7 +92,7 @@ async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocatio
     let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let made = |usage| akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, now).unwrap();
-    let own = made(akash_provider_chain::cert::Usage::Client);
+    let own = made(akash_provider_chain::cert::CertUsage::Client);
     chain.market(|market| market.execute(&own.publish()).unwrap());
     let certificate = ClientCertificate::read(own.der()).unwrap();
     let peer = IpAddr::from([127, 0, 0, 1]);

@@ -48,7 +48,7 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
     let mut ticks = interval(LOOK_EVERY);
     // A slow client misses ticks. Without the delay, a burst of reads of the same status would follow.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watch = Watch {
+    let watch = StatusStream {
         app,
         ticks,
         last_sent: None,
@@ -65,13 +65,13 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
         .boxed())
 }
 
-struct Watch {
+struct StatusStream {
     app: Arc<App>,
     ticks: Interval,
     last_sent: Option<wire::Status>,
 }
 
-impl Watch {
+impl StatusStream {
     async fn next(&mut self) -> Option<wire::Status> {
         loop {
             tokio::select! {

@@ -1,6 +1,6 @@
 //! Bodies of requests, with limits for size and time.
 
-use super::reply::{self, Rejection};
+use super::reply::{self, RejectionReply};
 use axum::body::Body;
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 /// Reads a whole request body. Rejects a body with more than `bytes_max` bytes, or a body that is not
 /// complete after the time `within`.
-pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Rejection> {
+pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, RejectionReply> {
     let refuse = |status, words: String| Err(Box::new(reply::text(status, words)));
     // Both limits hold during the read. The declared length is untrusted.
     match timeout(within, Limited::new(body, bytes_max).collect()).await {

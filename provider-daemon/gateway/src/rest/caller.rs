@@ -1,8 +1,10 @@
 //! Caller of a REST request.
 
-use super::reply::{self, Rejection};
+use super::reply::{self, RejectionReply};
 use crate::App;
-use crate::auth::{Access, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target};
+use crate::auth::{
+    Access, AccessTarget, CredentialValidity, Denial, Identity, RequestCredentials, Scope, Services,
+};
 use crate::listen::Peer;
 use axum::extract::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
@@ -25,7 +27,7 @@ impl Caller {
         let peer = request.extensions().get::<Peer>().cloned();
         let header = request.headers().get(AUTHORIZATION).cloned();
         async move {
-            let credentials = Credentials {
+            let credentials = RequestCredentials {
                 header: header.as_ref().map(HeaderValue::as_bytes),
                 certificate: peer.as_ref().and_then(|p| p.certificate.as_deref()),
                 peer: Peer::ip(peer.as_ref()),
@@ -47,7 +49,7 @@ impl Caller {
 
     /// Returns the identity of a caller that has a permission at this provider. For other callers, returns
     /// the 401 response.
-    pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
+    pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, RejectionReply> {
         match &self.identity {
             Some(identity) if identity.access != Access::OtherProviders => Ok(identity),
             Some(_) | None => Err(unauthorized()),
@@ -62,12 +64,16 @@ impl Caller {
 
 /// Returns the services of `target` that the permission `scope` covers. Without this permission, returns the
 /// 401 response.
-pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Rejection> {
+pub(crate) fn permit(
+    identity: &Identity,
+    scope: Scope,
+    target: AccessTarget,
+) -> Result<Services, RejectionReply> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
 /// Returns the 401 response for a missing permission or credential. The response does not show whether the
 /// lease exists.
-pub(crate) fn unauthorized() -> Rejection {
+pub(crate) fn unauthorized() -> RejectionReply {
     Box::new(reply::denied(Denial::Unauthorized))
 }

@@ -2,9 +2,9 @@
 
 use super::caller::{Caller, permit, unauthorized};
 use super::path::LeasePath;
-use super::reply::{self, Rejection, Reply};
+use super::reply::{self, RejectionReply, RestReply};
 use crate::App;
-use crate::auth::{Scope, Services, Target};
+use crate::auth::{AccessTarget, Scope, Services};
 use akash_provider_core::cluster::{
     AssignedIp, ForwardedPort, HostnameNotes, LeaseStatus, ServiceStatus, Termination,
 };
@@ -168,10 +168,10 @@ fn permitted(
     caller: &Caller,
     path: &LeasePath,
     scope: Scope,
-) -> Result<(LeaseId, Services), Rejection> {
+) -> Result<(LeaseId, Services), RejectionReply> {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
-    let services = permit(identity, scope, Target::lease(&lease))?;
+    let services = permit(identity, scope, AccessTarget::lease(&lease))?;
     Ok((lease, services))
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> Reply {
+) -> RestReply {
     let (lease, services) = match permitted(&app, &caller, &path, Scope::Status) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
@@ -209,7 +209,7 @@ pub(super) async fn service_status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<ServicePath>,
-) -> Reply {
+) -> RestReply {
     let (lease, services) = match permitted(&app, &caller, &path.lease, Scope::Status) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
@@ -238,7 +238,7 @@ pub(super) async fn manifest(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> Reply {
+) -> RestReply {
     let (lease, services) = match permitted(&app, &caller, &path, Scope::GetManifest) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,

@@ -1,10 +1,10 @@
 //! Submission of manifests.
 
 use super::caller::{Caller, permit, unauthorized};
-use super::reply::{self, Rejection, Reply};
+use super::reply::{self, RejectionReply, RestReply};
 use super::{body, path};
 use crate::App;
-use crate::auth::{Scope, Target};
+use crate::auth::{AccessTarget, Scope};
 use crate::leadership::NotLeading;
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::manifest::{self, Hashes, Manifest};
@@ -19,19 +19,19 @@ pub(super) async fn send(
     Extension(caller): Extension<Caller>,
     Path(dseq): Path<String>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     match take(&app, &caller, &dseq, request).await {
         Ok(reply) => reply,
         Err(refused) => *refused,
     }
 }
 
-async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<Reply, Rejection> {
+async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<RestReply, RejectionReply> {
     const SCOPE: Scope = Scope::SendManifest;
     let identity = caller.tenant()?;
     let deployment = path::deployment(&identity.owner, dseq)?;
     // Before the body is read: a caller without permission must not make the gateway read a mebibyte.
-    let services = permit(identity, SCOPE, Target::Deployment(deployment.dseq))?;
+    let services = permit(identity, SCOPE, AccessTarget::Deployment(deployment.dseq))?;
     // The manifest changes every lease of the deployment, so a grant for one of them alone is not enough.
     if identity.is_granular() {
         let status = app.handle.status().await;
@@ -40,7 +40,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
             .iter()
             .map(|l| &l.lease)
             .filter(|l| *l.deployment() == deployment);
-        of_it.try_for_each(|lease| permit(identity, SCOPE, Target::lease(lease)).map(drop))?;
+        of_it.try_for_each(|lease| permit(identity, SCOPE, AccessTarget::lease(lease)).map(drop))?;
     }
     let bytes = body::read(request.into_body(), app.limits.body_bytes, app.limits.body).await?;
     let (manifest, hashes) = read(bytes).await?;
@@ -65,7 +65,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
 }
 
 /// Parses and hashes a manifest on a blocking thread. A manifest of 1 MiB takes milliseconds.
-async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
+async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), RejectionReply> {
     let reading = tokio::task::spawn_blocking(move || manifest::parse(&bytes));
     match reading.await {
         Ok(Ok(read)) => Ok(read),
@@ -77,7 +77,7 @@ async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
     }
 }
 
-pub(super) fn refused(refusal: &Refusal) -> Reply {
+pub(super) fn refused(refusal: &Refusal) -> RestReply {
     let status = match refusal.kind {
         RefusalKind::NoLease => StatusCode::NOT_FOUND,
         RefusalKind::VersionMismatch | RefusalKind::InvalidManifest | RefusalKind::CrossValidation => {

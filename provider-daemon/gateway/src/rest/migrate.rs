@@ -4,10 +4,10 @@
 //! lease.
 
 use super::caller::{Caller, permit, unauthorized};
-use super::reply::{self, Rejection, Reply};
+use super::reply::{self, RejectionReply, RestReply};
 use super::{body, manifest};
 use crate::App;
-use crate::auth::{Identity, Scope, Services, Target};
+use crate::auth::{AccessTarget, Identity, Scope, Services};
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::error::ErrorKind;
@@ -55,7 +55,7 @@ pub(super) async fn hostnames(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     match move_hostnames(&app, &caller, request).await {
         Ok(reply) => reply,
         Err(refused) => *refused,
@@ -66,32 +66,32 @@ pub(super) async fn endpoints(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Reply {
+) -> RestReply {
     match move_endpoints(&app, &caller, request).await {
         Ok(reply) => reply,
         Err(refused) => *refused,
     }
 }
 
-fn bad_request(words: impl std::fmt::Display) -> Rejection {
+fn bad_request(words: impl std::fmt::Display) -> RejectionReply {
     Box::new(reply::text(StatusCode::BAD_REQUEST, words))
 }
 
-fn no_destination() -> Rejection {
+fn no_destination() -> RejectionReply {
     bad_request("destination deployment does not exist")
 }
 
-fn transferred(names: &[String]) -> Reply {
+fn transferred(names: &[String]) -> RestReply {
     reply::plain_json(&serde_json::json!({ "transferred": names }))
 }
 
-async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Rejection> {
+async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, RejectionReply> {
     let bytes = body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await?;
     serde_json::from_slice(&bytes).map_err(|_| Box::new(reply::empty(StatusCode::UNPROCESSABLE_ENTITY)))
 }
 
 /// Returns the hostnames or endpoints to migrate. An empty list is refused.
-fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Rejection> {
+fn names(names: Option<Vec<String>>) -> Result<Vec<String>, RejectionReply> {
     names
         .filter(|n| !n.is_empty())
         .ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
@@ -102,7 +102,7 @@ async fn destination(
     identity: &Identity,
     scope: Scope,
     (dseq, gseq): (u64, u32),
-) -> Result<Destination, Rejection> {
+) -> Result<Destination, RejectionReply> {
     let deployment = DeploymentId {
         owner: identity.owner.clone(),
         dseq,
@@ -117,7 +117,7 @@ async fn destination(
     let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
     let lease = lease.ok_or_else(no_destination)?;
     // A grant for one order of the group covers that order only.
-    let services = permit(identity, scope, Target::lease(&lease))?;
+    let services = permit(identity, scope, AccessTarget::lease(&lease))?;
     let group = app
         .bounded("get manifest", app.cluster.manifest_group(&lease))
         .await;
@@ -129,12 +129,12 @@ async fn destination(
     })
 }
 
-async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<Reply, Rejection> {
+async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<RestReply, RejectionReply> {
     const SCOPE: Scope = Scope::HostnameMigrate;
     let identity = caller.tenant()?;
     let asked: HostnamesRequest = read(app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
-    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    permit(identity, SCOPE, AccessTarget::Group(dseq, gseq))?;
     let names = names(asked.hostnames_to_migrate)?;
     let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
     for name in &names {
@@ -155,7 +155,7 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
         // Names of other tenants are left to the provider, which refuses them with a text of its own.
         let from = holder.filter(|from| **from != to.lease && from.owner() == &identity.owner);
         if let Some(from) = from {
-            permit(identity, SCOPE, Target::lease(from))?;
+            permit(identity, SCOPE, AccessTarget::lease(from))?;
         }
     }
     match app.handle.transfer_hostnames(&to.lease, names.clone()).await {
@@ -167,7 +167,7 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     }
 }
 
-fn refused(refusal: &Refusal) -> Rejection {
+fn refused(refusal: &Refusal) -> RejectionReply {
     match refusal.kind {
         RefusalKind::NoLease => no_destination(),
         RefusalKind::Rejected => bad_request(&refusal.message),
@@ -193,12 +193,12 @@ fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     service.map(|s| s.name.as_str())
 }
 
-async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<Reply, Rejection> {
+async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<RestReply, RejectionReply> {
     const SCOPE: Scope = Scope::IpMigrate;
     let identity = caller.tenant()?;
     let asked: EndpointsRequest = read(app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
-    permit(identity, SCOPE, Target::Group(dseq, gseq))?;
+    permit(identity, SCOPE, AccessTarget::Group(dseq, gseq))?;
     let names = names(asked.endpoints_to_migrate)?;
     let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
     let wanted = hosts::ips_wanted(&to.group, &to.lease);
@@ -238,7 +238,7 @@ const fn services_are_limited(services: &Services) -> bool {
     matches!(services, Services::Only(_))
 }
 
-fn no_endpoint(name: &str) -> Rejection {
+fn no_endpoint(name: &str) -> RejectionReply {
     bad_request(format!(
         "the endpoint {name:?} does not exist in the destination deployment"
     ))
@@ -251,7 +251,7 @@ async fn check_holders(
     ips: &dyn LeasedIps,
     to: &LeaseId,
     moving: &[IpDeclaration],
-) -> Result<(), Rejection> {
+) -> Result<(), RejectionReply> {
     let status = app.handle.status().await;
     let others = status.leases.iter().map(|l| &l.lease);
     for lease in others.filter(|l| *l != to && l.owner() == &identity.owner) {
@@ -259,7 +259,7 @@ async fn check_holders(
         let declared = declared.map_err(|e| Box::new(reply::cluster(&e)))?;
         let holds = |ip: &IpDeclaration| declared.iter().any(|d| d.sharing_key == ip.sharing_key);
         if moving.iter().any(holds) {
-            permit(identity, Scope::IpMigrate, Target::lease(lease))?;
+            permit(identity, Scope::IpMigrate, AccessTarget::lease(lease))?;
         }
     }
     Ok(())
@@ -271,7 +271,7 @@ async fn declare(
     ips: &dyn LeasedIps,
     lease: &LeaseId,
     moving: &[IpDeclaration],
-) -> Result<(), Rejection> {
+) -> Result<(), RejectionReply> {
     for ip in moving {
         match app
             .bounded("move an address", ips.declare_ip(lease, ip, true))

@@ -1,6 +1,6 @@
 //! Ids in request paths, and the errors for invalid ids.
 
-use super::reply::{self, Rejection};
+use super::reply::{self, RejectionReply};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use http::StatusCode;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub(crate) struct LeasePath {
 }
 
 impl LeasePath {
-    pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Rejection> {
+    pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, RejectionReply> {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
             |text: &str| number(text, u64::from(u32::MAX)).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -31,14 +31,14 @@ impl LeasePath {
     }
 }
 
-pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Rejection> {
+pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, RejectionReply> {
     Ok(DeploymentId {
         owner: owner.clone(),
         dseq: number(dseq, u64::MAX)?,
     })
 }
 
-fn number(text: &str, max: u64) -> Result<u64, Rejection> {
+fn number(text: &str, max: u64) -> Result<u64, RejectionReply> {
     parse_number(text, max).map_err(|why| {
         Box::new(reply::text(
             StatusCode::BAD_REQUEST,

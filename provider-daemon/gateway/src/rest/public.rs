@@ -1,6 +1,6 @@
 //! Routes without authentication: version, address, status, health.
 
-use super::reply::{self, Reply};
+use super::reply::{self, RestReply};
 use crate::{App, ProblemSource};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
@@ -64,7 +64,7 @@ impl<'a> Kube<'a> {
     }
 }
 
-pub(super) async fn version(State(app): State<Arc<App>>) -> Reply {
+pub(super) async fn version(State(app): State<Arc<App>>) -> RestReply {
     let kube = match app.bounded("version", app.cluster.version()).await {
         Ok(version) => version,
         Err(error) => return reply::cluster(&error),
@@ -84,21 +84,21 @@ pub(super) async fn version(State(app): State<Arc<App>>) -> Reply {
     })
 }
 
-pub(super) async fn address(State(app): State<Arc<App>>) -> Reply {
+pub(super) async fn address(State(app): State<Arc<App>>) -> RestReply {
     reply::json(&serde_json::json!({ "address": app.status.info().address.as_str() }))
 }
 
-pub(super) async fn status(State(app): State<Arc<App>>) -> Reply {
+pub(super) async fn status(State(app): State<Arc<App>>) -> RestReply {
     reply::json_bytes(app.status.get().await.body.clone())
 }
 
 /// Responds with 200 while the process runs (`/healthz`).
-pub(super) async fn healthy() -> Reply {
+pub(super) async fn healthy() -> RestReply {
     reply::text(StatusCode::OK, "ok")
 }
 
 /// Reports whether the provider can serve tenants (`/readyz`). A provider that does not bid can be ready.
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
+pub(super) async fn ready(State(app): State<Arc<App>>) -> RestReply {
     // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "the provider is stopping");
@@ -136,7 +136,7 @@ fn no_bids(status: &Status) -> String {
     }
 }
 
-pub(super) async fn openapi() -> Reply {
+pub(super) async fn openapi() -> RestReply {
     reply::json_bytes(OPENAPI)
 }
 

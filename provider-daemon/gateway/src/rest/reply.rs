@@ -13,19 +13,19 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
 /// Response of a handler. Handlers never return errors, because the framework would format errors in its own way.
-pub(crate) type Reply = Response<Body>;
+pub(crate) type RestReply = Response<Body>;
 
 /// Response that a check of a request returns instead of a value.
-pub(crate) type Rejection = Box<Reply>;
+pub(crate) type RejectionReply = Box<RestReply>;
 
 /// Returns a response without a body and without a content type.
-pub(crate) fn empty(status: StatusCode) -> Reply {
+pub(crate) fn empty(status: StatusCode) -> RestReply {
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = status;
     reply
 }
 
-pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Reply {
+pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> RestReply {
     let mut reply = Response::new(Body::from(format!("{words}\n")));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, TEXT);
@@ -36,22 +36,22 @@ pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Reply {
     reply
 }
 
-pub(crate) fn not_found() -> Reply {
+pub(crate) fn not_found() -> RestReply {
     text(StatusCode::NOT_FOUND, "404 page not found")
 }
 
-pub(crate) fn json_bytes(body: impl Into<Body>) -> Reply {
+pub(crate) fn json_bytes(body: impl Into<Body>) -> RestReply {
     let mut reply = Response::new(body.into());
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply
 }
 
-pub(crate) fn json(value: &impl Serialize) -> Reply {
+pub(crate) fn json(value: &impl Serialize) -> RestReply {
     json_bytes(encode(value))
 }
 
 /// Encodes a value as a JSON response without a charset, as on some routes of the Go provider.
-pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
+pub(crate) fn plain_json(value: &impl Serialize) -> RestReply {
     let mut reply = Response::new(Body::from(encode(value)));
     reply.headers_mut().insert(CONTENT_TYPE, PLAIN_JSON);
     reply
@@ -59,7 +59,7 @@ pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
 
 /// Returns the response for a refused caller. The status is 400 for a malformed credential, 401 for an
 /// invalid credential, 429 for too many unknown accounts, and 503 after a failed chain query.
-pub(crate) fn denied(denial: Denial) -> Reply {
+pub(crate) fn denied(denial: Denial) -> RestReply {
     let status = match denial {
         Denial::Header | Denial::Ambiguous | Denial::Claims => StatusCode::BAD_REQUEST,
         Denial::Token | Denial::Expired | Denial::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -71,7 +71,7 @@ pub(crate) fn denied(denial: Denial) -> Reply {
     reply
 }
 
-pub(crate) fn cluster(error: &Error) -> Reply {
+pub(crate) fn cluster(error: &Error) -> RestReply {
     tracing::debug!("{}", akash_provider_core::error::chain_text(error));
     text(cluster_status(error), error)
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ProviderStatusBody<'a> {
     cluster: ClusterBody<'a>,
     bidengine: BidEngine,
     manifest: Manifests,
@@ -38,9 +38,9 @@ struct ClusterBody<'a> {
 #[derive(Serialize)]
 struct InventoryBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    active: Vec<Amounts<'a>>,
+    active: Vec<ReservationBody<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pending: Vec<Amounts<'a>>,
+    pending: Vec<ReservationBody<'a>>,
     available: Available<'a>,
     /// Empty object while the inventory is unknown, as in the Go provider.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ struct InventoryBody<'a> {
 }
 
 #[derive(Serialize)]
-struct Amounts<'a> {
+struct ReservationBody<'a> {
     cpu: u64,
     gpu: u64,
     memory: u64,
@@ -60,20 +60,20 @@ struct Amounts<'a> {
 #[derive(Serialize)]
 struct Available<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<NodeBody<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    storage: Vec<Class<'a>>,
+    storage: Vec<StorageClassSize<'a>>,
 }
 
 #[derive(Serialize)]
-struct Node<'a> {
+struct NodeBody<'a> {
     name: &'a str,
-    allocatable: Resources,
-    available: Resources,
+    allocatable: NodeAmounts,
+    available: NodeAmounts,
 }
 
 #[derive(Serialize)]
-struct Resources {
+struct NodeAmounts {
     cpu: i64,
     gpu: i64,
     memory: i64,
@@ -81,7 +81,7 @@ struct Resources {
 }
 
 #[derive(Serialize)]
-struct Class<'a> {
+struct StorageClassSize<'a> {
     class: &'a str,
     size: i64,
 }
@@ -105,8 +105,8 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn resources(node: &NodeMetrics, which: impl Fn(&Pair) -> u64) -> Resources {
-    Resources {
+fn resources(node: &NodeMetrics, which: impl Fn(&Pair) -> u64) -> NodeAmounts {
+    NodeAmounts {
         cpu: signed(which(&node.cpu)),
         gpu: signed(which(&node.gpu)),
         memory: signed(which(&node.memory)),
@@ -114,7 +114,7 @@ fn resources(node: &NodeMetrics, which: impl Fn(&Pair) -> u64) -> Resources {
     }
 }
 
-fn amounts(reservations: &[ReservationStatus]) -> Vec<Amounts<'_>> {
+fn amounts(reservations: &[ReservationStatus]) -> Vec<ReservationBody<'_>> {
     let amounts = |r| {
         let ReservationStatus {
             cpu,
@@ -124,7 +124,7 @@ fn amounts(reservations: &[ReservationStatus]) -> Vec<Amounts<'_>> {
             storage,
             ..
         }: &ReservationStatus = r;
-        Amounts {
+        ReservationBody {
             cpu: *cpu,
             gpu: *gpu,
             memory: *memory,
@@ -136,15 +136,19 @@ fn amounts(reservations: &[ReservationStatus]) -> Vec<Amounts<'_>> {
 }
 
 fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
-    let nodes = status.available.nodes.iter().map(|node| Node {
+    let nodes = status.available.nodes.iter().map(|node| NodeBody {
         name: &node.name,
         allocatable: resources(node, |p| p.allocatable),
         available: resources(node, |p| p.available),
     });
-    let storage = status.available.storage.iter().map(|(class, pair)| Class {
-        class,
-        size: signed(pair.available),
-    });
+    let storage = status
+        .available
+        .storage
+        .iter()
+        .map(|(class, pair)| StorageClassSize {
+            class,
+            size: signed(pair.available),
+        });
     InventoryBody {
         active: amounts(&status.active),
         pending: amounts(&status.pending),
@@ -167,7 +171,7 @@ pub(crate) struct ProviderInfo {
 
 fn body(status: &Status, about: &ProviderInfo) -> Bytes {
     let window = about.reclamation_window.unwrap_or_default().as_nanos();
-    let body = Body {
+    let body = ProviderStatusBody {
         cluster: ClusterBody {
             leases: status.leases.len(),
             inventory: inventory(&status.inventory, status.inventory_known),
@@ -188,7 +192,7 @@ fn body(status: &Status, about: &ProviderInfo) -> Bytes {
 
 /// Status of the provider, with its encoded response body.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct StatusSnapshot {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
     /// Accounts with a live lease, computed from the status at the first use.
@@ -205,7 +209,7 @@ pub(crate) struct StatusCache {
     handle: ProviderHandle,
     about: ProviderInfo,
     age: Duration,
-    newest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    newest: Mutex<Option<(Instant, Arc<StatusSnapshot>)>>,
     refresh: tokio::sync::Mutex<()>,
 }
 
@@ -226,7 +230,7 @@ impl StatusCache {
 
     /// Returns the cached status of the provider. If the cached status is too old, requests a new status
     /// first.
-    pub(crate) async fn get(&self) -> Arc<Snapshot> {
+    pub(crate) async fn get(&self) -> Arc<StatusSnapshot> {
         if let Some(snapshot) = self.cached(self.age) {
             return snapshot;
         }
@@ -238,7 +242,7 @@ impl StatusCache {
         }
         let status = self.handle.status().await;
         let body = body(&status, &self.about);
-        let snapshot = Arc::new(Snapshot {
+        let snapshot = Arc::new(StatusSnapshot {
             status,
             body,
             tenants: OnceLock::new(),
@@ -284,7 +288,7 @@ impl StatusCache {
         tenants.is_some_and(|tenants| tenants.contains(account))
     }
 
-    fn cached(&self, age: Duration) -> Option<Arc<Snapshot>> {
+    fn cached(&self, age: Duration) -> Option<Arc<StatusSnapshot>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, snapshot) = newest.as_ref()?;
         (since.elapsed() < age).then(|| Arc::clone(snapshot))

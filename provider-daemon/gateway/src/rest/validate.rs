@@ -2,7 +2,7 @@
 
 use super::body;
 use super::caller::Caller;
-use super::reply::{self, Reply};
+use super::reply::{self, RestReply};
 use crate::App;
 use crate::listen::Peer;
 use crate::screening::{ScreeningError, ScreeningResult, admit, screen};
@@ -40,7 +40,7 @@ struct Declined<'a> {
     ignored: &'a [IgnoredResource],
 }
 
-pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Reply {
+pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> RestReply {
     if request.body().is_end_stream() {
         return reply::not_found();
     }
@@ -75,7 +75,7 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Repl
     }
 }
 
-fn respond(screened: ScreeningResult, is_detailed: bool) -> (Reply, Option<OwnedSemaphorePermit>) {
+fn respond(screened: ScreeningResult, is_detailed: bool) -> (RestReply, Option<OwnedSemaphorePermit>) {
     let reply = match &screened.price {
         Some(min_bid_price) => reply::json(&Validated { min_bid_price }),
         None if is_detailed => {
@@ -92,7 +92,7 @@ fn respond(screened: ScreeningResult, is_detailed: bool) -> (Reply, Option<Owned
     (reply, screened.permit)
 }
 
-fn error_reply(why: ScreeningError) -> Reply {
+fn error_reply(why: ScreeningError) -> RestReply {
     let status = match why {
         ScreeningError::NotOffered => return reply::not_found(),
         ScreeningError::Busy | ScreeningError::TooMany => StatusCode::TOO_MANY_REQUESTS,

@@ -21,13 +21,13 @@ const AUDITORS_MAX: u64 = 1000;
 /// Cached records of the chain. Failed queries are not cached.
 #[derive(Debug)]
 pub(crate) struct ChainFacts {
-    record: Cache<(), Arc<Record>>,
+    record: Cache<(), Arc<ProviderFacts>>,
     audits: Cache<Address, Option<Arc<AuditedAttributes>>>,
 }
 
 /// Record of the provider (`None` without a registration), and the market parameters.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct ProviderFacts {
     pub(super) provider: Option<ProviderRecord>,
     pub(super) params: MarketParams,
 }
@@ -45,11 +45,11 @@ impl Default for ChainFacts {
 
 impl ChainFacts {
     /// Returns the provider's record and the market parameters. Concurrent callers share one query.
-    pub(super) async fn record(&self, app: &App, us: &Address) -> Result<Arc<Record>, ScreeningError> {
+    pub(super) async fn record(&self, app: &App, us: &Address) -> Result<Arc<ProviderFacts>, ScreeningError> {
         let call = async {
             let provider = app.bounded("provider", app.chain.provider(us)).await?;
             let params = app.bounded("params", app.chain.params()).await?;
-            Ok::<_, Error>(Arc::new(Record { provider, params }))
+            Ok::<_, Error>(Arc::new(ProviderFacts { provider, params }))
         };
         let found = self.record.try_get_with((), call).await;
         found.map_err(|error| super::unavailable(&error))

@@ -1,7 +1,7 @@
 //! Stream of the cluster's events about a lease. Each event is one websocket frame.
 
 use super::logs::{ending, frame};
-use super::socket::Socket;
+use super::socket::StreamSocket;
 use crate::App;
 use akash_provider_core::cluster::{EventOptions, LeaseEvent};
 use akash_provider_core::types::LeaseId;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::future::ready;
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct EventBody<'a> {
     #[serde(rename = "type")]
     severity: &'a str,
     #[serde(rename = "reportingController", skip_serializing_if = "str::is_empty")]
@@ -29,7 +29,7 @@ struct Object<'a> {
     name: &'a str,
 }
 
-impl<'a> From<&'a LeaseEvent> for Body<'a> {
+impl<'a> From<&'a LeaseEvent> for EventBody<'a> {
     fn from(event: &'a LeaseEvent) -> Self {
         Self {
             severity: event.severity.as_str(),
@@ -46,12 +46,12 @@ impl<'a> From<&'a LeaseEvent> for Body<'a> {
     }
 }
 
-pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options: EventOptions) {
+pub(super) async fn run(app: &App, socket: Box<StreamSocket>, lease: &LeaseId, options: EventOptions) {
     let opening = app.bounded("events", app.cluster.lease_events(lease, options));
     match Box::pin(opening).await {
         Ok(events) => {
             let frames = events.map(|event| match event {
-                Ok(event) => Ok(frame(&Body::from(&event))),
+                Ok(event) => Ok(frame(&EventBody::from(&event))),
                 Err(error) => Err(ending(&error)),
             });
             socket.send_all(frames, |_| ready(())).await;

@@ -1,6 +1,6 @@
 //! Stream of log lines. Each line is one websocket frame.
 
-use super::socket::{Ending, Socket};
+use super::socket::{StreamClose, StreamSocket};
 use crate::App;
 use crate::rest::reply::encode;
 use akash_provider_core::cluster::{LogLine, LogOptions};
@@ -12,19 +12,19 @@ use serde::Serialize;
 use std::future::ready;
 use tokio_tungstenite::tungstenite::Message;
 
-type Lines = BoxStream<'static, Result<LogLine, Error>>;
+type LogLineStream = BoxStream<'static, Result<LogLine, Error>>;
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct LogFrame<'a> {
     name: &'a str,
     message: &'a str,
 }
 
-pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options: LogOptions) {
+pub(super) async fn run(app: &App, socket: Box<StreamSocket>, lease: &LeaseId, options: LogOptions) {
     match Box::pin(open(app, lease, options)).await {
         Ok(lines) => {
             let frames = lines.map(|line| match line {
-                Ok(line) => Ok(frame(&Line {
+                Ok(line) => Ok(frame(&LogFrame {
                     name: &line.name,
                     message: &line.message,
                 })),
@@ -36,10 +36,10 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options
     }
 }
 
-async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
+async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<LogLineStream, StreamClose> {
     // As in the Go provider: otherwise a client with a misspelt service would wait forever.
     if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
-        return Err(Ending::new(Ending::FAILED, "no running pods"));
+        return Err(StreamClose::new(StreamClose::FAILED, "no running pods"));
     }
     let opening = app.cluster.lease_logs(lease, options);
     app.bounded("logs", opening).await.map_err(|error| ending(&error))
@@ -62,12 +62,12 @@ pub(super) fn frame(value: &impl Serialize) -> Message {
     Message::text(text)
 }
 
-pub(super) fn ending(error: &Error) -> Ending {
+pub(super) fn ending(error: &Error) -> StreamClose {
     match error.kind() {
-        ErrorKind::NotFound => Ending::new(Ending::NOT_FOUND, ""),
+        ErrorKind::NotFound => StreamClose::new(StreamClose::NOT_FOUND, ""),
         ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady => {
-            Ending::new(Ending::UNAVAILABLE, "")
+            StreamClose::new(StreamClose::UNAVAILABLE, "")
         }
-        _ => Ending::new(Ending::FAILED, error.message()),
+        _ => StreamClose::new(StreamClose::FAILED, error.message()),
     }
 }

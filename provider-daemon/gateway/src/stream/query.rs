@@ -2,7 +2,7 @@
 
 use crate::rest::path::bad_number;
 use crate::rest::reply;
-use crate::rest::reply::Rejection;
+use crate::rest::reply::RejectionReply;
 use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;
@@ -19,7 +19,7 @@ pub(super) struct ShellRequest {
     pub(super) stdin: bool,
 }
 
-fn bad(words: impl std::fmt::Display) -> Rejection {
+fn bad(words: impl std::fmt::Display) -> RejectionReply {
     Box::new(reply::text(StatusCode::BAD_REQUEST, words))
 }
 
@@ -39,7 +39,7 @@ impl Query {
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    pub(super) fn log_options(&self) -> Result<LogOptions, Rejection> {
+    pub(super) fn log_options(&self) -> Result<LogOptions, RejectionReply> {
         let follow = self.follow()?;
         let tail = match self.get("tail") {
             None => None,
@@ -52,14 +52,14 @@ impl Query {
         })
     }
 
-    pub(super) fn event_options(&self) -> Result<EventOptions, Rejection> {
+    pub(super) fn event_options(&self) -> Result<EventOptions, RejectionReply> {
         Ok(EventOptions {
             follow: self.follow()?,
             services: self.services()?,
         })
     }
 
-    fn follow(&self) -> Result<bool, Rejection> {
+    fn follow(&self) -> Result<bool, RejectionReply> {
         match self.get("follow") {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
@@ -68,7 +68,7 @@ impl Query {
     }
 
     /// Returns the requested services from the parameters `service` and `services`.
-    fn services(&self) -> Result<Vec<String>, Rejection> {
+    fn services(&self) -> Result<Vec<String>, RejectionReply> {
         let mut all = Vec::new();
         for name in ["service", "services"] {
             let Some(text) = self.get(name) else { continue };
@@ -83,7 +83,7 @@ impl Query {
         Ok(all)
     }
 
-    pub(super) fn shell(&self) -> Result<ShellRequest, Rejection> {
+    pub(super) fn shell(&self) -> Result<ShellRequest, RejectionReply> {
         let command = self.command();
         command.ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
     }
@@ -108,7 +108,7 @@ impl Query {
 }
 
 /// Parses the number of log lines to return; -1 means all lines.
-fn tail(text: &str) -> Result<Option<u64>, Rejection> {
+fn tail(text: &str) -> Result<Option<u64>, RejectionReply> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad(bad_number("Int", text, "invalid syntax")));
@@ -172,7 +172,7 @@ pub(super) fn fuzz(text: &str) {
 mod tests {
     use super::*;
 
-    fn status(refused: Result<impl Sized, Rejection>) -> Option<u16> {
+    fn status(refused: Result<impl Sized, RejectionReply>) -> Option<u16> {
         refused.err().map(|r| r.status().as_u16())
     }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use super::query::ShellRequest;
-use super::socket::{Ending, Socket};
+use super::socket::{StreamClose, StreamSocket};
 use crate::App;
 use crate::rest::reply::encode;
 use akash_provider_core::cluster::ExecIo;
@@ -38,7 +38,7 @@ const PREFIX: &str = "remote command execute error";
 const NOT_RUN: i32 = 1;
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct Outcome {
+struct ShellResult {
     exit_code: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -71,7 +71,7 @@ fn frame(code: u8, payload: &[u8]) -> Message {
     Message::Binary(bytes.freeze())
 }
 
-pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, command: ShellRequest) {
+pub(super) async fn run(app: &App, socket: Box<StreamSocket>, lease: &LeaseId, command: ShellRequest) {
     let Some(shell) = app.cluster.shell() else {
         let text = format!("{PREFIX}: this provider does not support shells");
         let frames = stream::iter([Ok(result(NOT_RUN, Some(text)))]);
@@ -111,7 +111,7 @@ fn until_over<'a>(
     stdout: impl Stream<Item = Message> + Send + 'a,
     stderr: impl Stream<Item = Message> + Send + 'a,
     outcome: impl Future<Output = Message> + Send + 'a,
-) -> impl Stream<Item = Result<Message, Ending>> + Send + 'a {
+) -> impl Stream<Item = Result<Message, StreamClose>> + Send + 'a {
     // The command runs while its output is read, so both are polled together.
     let output = stream::select(stdout, stderr).map(Some);
     let over = outcome.into_stream().map(|m| (true, Some(m)));
@@ -183,7 +183,7 @@ async fn take(
 }
 
 fn result(exit_code: i32, message: Option<String>) -> Message {
-    let mut text = encode(&Outcome { exit_code, message });
+    let mut text = encode(&ShellResult { exit_code, message });
     text.push('\n');
     frame(RESULT, text.as_bytes())
 }
@@ -208,13 +208,13 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
     /// Simulated socket: reads return the slice, and written bytes are discarded.
-    struct Pipe<'a>(&'a [u8]);
-    impl std::io::Read for Pipe<'_> {
+    struct FuzzSocket<'a>(&'a [u8]);
+    impl std::io::Read for FuzzSocket<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
             std::io::Read::read(&mut self.0, into)
         }
     }
-    impl std::io::Write for Pipe<'_> {
+    impl std::io::Write for FuzzSocket<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             Ok(bytes.len())
         }
@@ -228,7 +228,7 @@ pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protoc
         ClientMessage::Unknown => {}
     };
     check(&Message::Binary(Bytes::copy_from_slice(input)));
-    let mut socket = WebSocket::from_raw_socket(Pipe(input), Role::Server, Some(*config));
+    let mut socket = WebSocket::from_raw_socket(FuzzSocket(input), Role::Server, Some(*config));
     // Ends with an error when the input ends, at the latest.
     while let Ok(message) = socket.read() {
         assert!(config.max_message_size.is_none_or(|most| message.len() <= most));

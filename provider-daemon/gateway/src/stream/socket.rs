@@ -1,7 +1,7 @@
 //! Open websocket, with pings and with time limits for slow or disconnected clients.
 
 use crate::auth::CredentialValidity;
-use crate::settings::Limits;
+use crate::settings::GatewayLimits;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -22,12 +22,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Close code and reason with which a stream ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ending {
+pub(super) struct StreamClose {
     code: u16,
     reason: String,
 }
 
-impl Ending {
+impl StreamClose {
     /// The stream is complete. RFC 6455: "normal closure".
     pub(super) const DONE: u16 = 1000;
     /// The gateway stops. RFC 6455: "going away".
@@ -64,7 +64,7 @@ impl Ending {
 
 /// Websocket in two halves, so that messages can be read during writes.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct StreamSocket {
     sink: SplitSink<Io, Message>,
     incoming: SplitStream<Io>,
     shutdown: CancellationToken,
@@ -76,16 +76,16 @@ pub(super) struct Socket {
 
 enum WriteEnd {
     /// The stream ended or failed. The client gets a close frame.
-    Ended(Ending),
+    Ended(StreamClose),
     /// The client disconnected, or does not read.
     Disconnected,
 }
 
-impl Socket {
+impl StreamSocket {
     /// Creates a socket. The socket is boxed, so that futures with a socket stay small.
     pub(super) fn new(
         io: Io,
-        limits: &Limits,
+        limits: &GatewayLimits,
         shutdown: CancellationToken,
         validity: CredentialValidity,
     ) -> Box<Self> {
@@ -106,7 +106,7 @@ impl Socket {
     /// one after the other.
     pub(super) async fn send_all<H, F>(
         mut self: Box<Self>,
-        messages: impl Stream<Item = Result<Message, Ending>> + Send,
+        messages: impl Stream<Item = Result<Message, StreamClose>> + Send,
         mut on_message: H,
     ) where
         H: FnMut(Message) -> F + Send,
@@ -118,8 +118,8 @@ impl Socket {
             tokio::select! {
                 biased;
                 // The shutdown and the end of a credential come first: a busy stream would otherwise starve them.
-                () = self.shutdown.cancelled() => WriteEnd::Ended(Ending::stopping()),
-                over = self.validity.ended() => WriteEnd::Ended(Ending::new(Ending::OVER, over.message())),
+                () = self.shutdown.cancelled() => WriteEnd::Ended(StreamClose::stopping()),
+                over = self.validity.ended() => WriteEnd::Ended(StreamClose::new(StreamClose::OVER, over.message())),
                 over = writing => over,
                 () = listening => WriteEnd::Disconnected,
             }
@@ -130,11 +130,11 @@ impl Socket {
     }
 
     /// Closes the websocket. Waits at most [`CLOSE_TIMEOUT`] for the client's close frame.
-    pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
+    pub(super) async fn end(mut self: Box<Self>, ending: StreamClose) {
         Box::pin(self.send_close(ending)).await;
     }
 
-    async fn send_close(&mut self, ending: Ending) {
+    async fn send_close(&mut self, ending: StreamClose) {
         let frame = CloseFrame {
             code: CloseCode::from(ending.code),
             reason: ending.reason.into(),
@@ -170,7 +170,7 @@ where
 /// Writes the messages, with pings between them.
 async fn write(
     sink: &mut SplitSink<Io, Message>,
-    messages: impl Stream<Item = Result<Message, Ending>>,
+    messages: impl Stream<Item = Result<Message, StreamClose>>,
     every: Duration,
     stalled: Duration,
 ) -> WriteEnd {
@@ -185,7 +185,7 @@ async fn write(
             next = messages.next() => next,
         };
         let written = match next {
-            None => return WriteEnd::Ended(Ending::done()),
+            None => return WriteEnd::Ended(StreamClose::done()),
             Some(Err(ending)) => return WriteEnd::Ended(ending),
             // Boxed for each message, so that an idle stream does not reserve memory for the future.
             Some(Ok(message)) => {
@@ -214,9 +214,9 @@ const TOGETHER: usize = 256;
 /// Writes `first`, and at most [`TOGETHER`] further messages that are already available.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
-    mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,
+    mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, StreamClose>>>,
     first: Message,
-) -> Result<Option<Ending>, tokio_tungstenite::tungstenite::Error> {
+) -> Result<Option<StreamClose>, tokio_tungstenite::tungstenite::Error> {
     // Flushed once: a TLS write for each line of a busy log would cost a record and a system call each.
     sink.feed(first).await?;
     let mut ended = None;
@@ -228,7 +228,7 @@ async fn put(
                 break;
             }
             std::task::Poll::Ready(None) => {
-                ended = Some(Ending::done());
+                ended = Some(StreamClose::done());
                 break;
             }
             std::task::Poll::Pending => break,
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_reason_fits_a_frame_and_stays_text() {
-        let ending = Ending::new(Ending::FAILED, "ü".repeat(100));
+        let ending = StreamClose::new(StreamClose::FAILED, "ü".repeat(100));
         assert_eq!(ending.reason.len(), 122);
-        assert_eq!(Ending::new(1, "short").reason, "short");
+        assert_eq!(StreamClose::new(1, "short").reason, "short");
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! This module replaces `ws` of `axum`: `ws` ignores the header `Origin`, and a shutdown cannot wait for its streams.
 
-use super::socket::Socket;
+use super::socket::StreamSocket;
 use crate::App;
 use crate::auth::CredentialValidity;
-use crate::rest::reply::{self, Rejection, Reply};
+use crate::rest::reply::{self, RejectionReply, RestReply};
 use axum::body::Body;
 use axum::extract::Request;
 use http::header::{
@@ -32,8 +32,8 @@ pub(super) fn upgrade<F>(
     app: &Arc<App>,
     validity: CredentialValidity,
     mut request: Request,
-    serve: impl FnOnce(Arc<App>, Box<Socket>) -> F + Send + 'static,
-) -> Result<Reply, Rejection>
+    serve: impl FnOnce(Arc<App>, Box<StreamSocket>) -> F + Send + 'static,
+) -> Result<RestReply, RejectionReply>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -59,7 +59,7 @@ where
         let config = config(served.limits.frame_bytes);
         let opening = WebSocketStream::from_raw_socket(io, Role::Server, Some(config));
         let stream = Box::pin(opening).await;
-        let socket = Socket::new(stream, &served.limits, served.draining.clone(), validity);
+        let socket = StreamSocket::new(stream, &served.limits, served.draining.clone(), validity);
         // A new task, so that the memory of the upgrade is released.
         let serving = serve(Arc::clone(&served), socket);
         served.tasks.spawn(serving);
@@ -82,7 +82,7 @@ pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
         .max_frame_size(Some(frame_bytes))
 }
 
-fn refusal(status: StatusCode) -> Reply {
+fn refusal(status: StatusCode) -> RestReply {
     let mut reply = reply::text(status, status.canonical_reason().unwrap_or_default());
     let version = HeaderValue::from_static("13");
     reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);

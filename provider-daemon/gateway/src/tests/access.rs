@@ -461,7 +461,7 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
         .await;
     assert!(refused.is_err(), "{refused:?}");
     // An unpublished certificate, and another one with the serial of a published one.
-    let usage = akash_provider_chain::cert::Usage::Client;
+    let usage = akash_provider_chain::cert::CertUsage::Client;
     let made = Duration::from_secs(NOW - 50);
     let published = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
     let refused = world
@@ -495,7 +495,7 @@ async fn open_connections_close_when_the_certificate_is_revoked() {
     // An outage of the chain closes nothing.
     world
         .chain
-        .fail_queries(akash_provider_core::chain::Outage::UntilRestored);
+        .fail_queries(akash_provider_core::chain::QueryOutage::UntilRestored);
     tokio::time::sleep(Duration::from_millis(300)).await;
     world.chain.restore_queries();
     world.publish(&own.revoke());

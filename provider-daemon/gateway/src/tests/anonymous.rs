@@ -4,7 +4,7 @@
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
 use super::world::{SDL, World, claims, signed, token_for};
-use crate::auth::memory::Memory;
+use crate::auth::memory::AuthStore;
 use crate::descriptors;
 use serde_json::json;
 use std::collections::BTreeMap;

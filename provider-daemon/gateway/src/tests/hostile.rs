@@ -2,7 +2,7 @@
 //! served.
 
 use super::world::{SDL, World, claims, signed, tenant, token_for, until};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_core::cluster::Operation;
 use akash_provider_core::sdl;
 use akash_provider_core::types::Address;
@@ -212,7 +212,7 @@ async fn unknown_certificates_have_a_query_budget_and_others_are_served() {
     let made = Duration::from_secs(super::world::NOW - 60);
     let (mut closed, mut refusals) = (0, 0);
     for seed in 100..170 {
-        let stranger = OwnCertificate::make(tenant(seed).address(), &Usage::Client, made).unwrap();
+        let stranger = OwnCertificate::make(tenant(seed).address(), &CertUsage::Client, made).unwrap();
         match world
             .client()
             .certificate(&stranger)

@@ -1,8 +1,8 @@
 //! Every route, with successful requests and with errors.
 
 use super::world::{SDL, WITH_IP, World, token_for, until};
-use crate::{ProblemSource, Program};
-use akash_provider_core::chain::Outage;
+use crate::{ProblemSource, ProgramVersion};
+use akash_provider_core::chain::QueryOutage;
 use akash_provider_core::cluster::{Cluster, Operation};
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
@@ -82,7 +82,7 @@ async fn public_routes_need_no_credentials() {
 #[tokio::test]
 async fn the_version_names_the_program_that_serves() {
     let world = World::with(|settings| {
-        settings.program = Program {
+        settings.program = ProgramVersion {
             name: "my-provider",
             version: "7.1.0",
             commit: "c0ffee",
@@ -236,7 +236,7 @@ async fn invalid_manifest_is_refused_with_the_reason() {
         assert_eq!(got, status, "{text}");
         assert!(text.starts_with(begins), "{text}");
     }
-    world.chain.fail_queries(Outage::UntilRestored);
+    world.chain.fail_queries(QueryOutage::UntilRestored);
     let (status, text) = put(7, &right).await;
     assert_eq!(status, 503, "{text}");
     world.chain.restore_queries();
@@ -482,7 +482,7 @@ async fn known_tenants_keep_access_during_a_chain_outage() {
     let path = "/lease/7/1/1/status";
     assert_eq!(world.ask(&key, "GET", path, "").await.status, 200);
     assert_eq!(by_certificate.get(path).await.status, 200);
-    world.chain.fail_queries(Outage::UntilRestored);
+    world.chain.fail_queries(QueryOutage::UntilRestored);
     // A new token of a known key, and the same certificate.
     let token = token_for(&key, &json!({"access": "scoped", "scope": ["status"]}));
     assert_eq!(world.client().bearer(&token).get(path).await.status, 200);
@@ -492,7 +492,7 @@ async fn known_tenants_keep_access_during_a_chain_outage() {
     assert!(unknown.json()["message"].as_str().unwrap().contains("chain"));
     let own = akash_provider_chain::cert::OwnCertificate::make(
         stranger.address(),
-        &akash_provider_chain::cert::Usage::Client,
+        &akash_provider_chain::cert::CertUsage::Client,
         Duration::from_secs(super::world::NOW - 5),
     )
     .unwrap();

@@ -2,7 +2,7 @@
 
 use super::screening::{FailingPrices, detailed, group, screen, validate};
 use super::world::{World, hardware, tenant, until};
-use crate::Settings;
+use crate::GatewaySettings;
 use akash_provider_chain::proto::akash::provider::v1::BidScreeningResponse;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{AUDITORS_MAX, OrderContext, check_denom, screen as explain};
@@ -110,7 +110,7 @@ fn order(group: &GroupSpec) -> Order {
     }
 }
 
-async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (DeclineCode, String) {
+async fn explained(world: &World, settings: &GatewaySettings, group: &GroupSpec) -> (DeclineCode, String) {
     let screening = settings.screening.as_ref().unwrap();
     let record = world.chain.provider(&screening.config.provider).await.unwrap();
     let params = world.chain.params().await.unwrap();
@@ -173,7 +173,7 @@ async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(Declin
 
 /// Asserts that `explain`, both screening interfaces and the running provider return the same reason. Returns
 /// the code of the reason.
-async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpec) -> DeclineCode {
+async fn compare(world: &World, settings: &GatewaySettings, dseq: u64, group: &GroupSpec) -> DeclineCode {
     let (code, text) = explained(world, settings, group).await;
     let (of_gateway, reasons) = screened(world, group).await;
     assert_eq!((of_gateway, &reasons[0]), (code, &text));
@@ -183,9 +183,9 @@ async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpe
     code
 }
 
-async fn world(capacity: InventoryUpdate, configure: impl Fn(&mut Config)) -> (World, Settings) {
+async fn world(capacity: InventoryUpdate, configure: impl Fn(&mut Config)) -> (World, GatewaySettings) {
     let mut used = None;
-    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let remember = |settings: &mut GatewaySettings| used = Some(settings.clone());
     let world = World::with_config(Some(Vec::new()), capacity, configure, remember).await;
     (world, used.unwrap())
 }
@@ -228,7 +228,7 @@ async fn comparisons_compared() -> DeclineCode {
         .map(|n| Attribute::new(format!("key{n}"), "x"))
         .collect();
     let mut used = None;
-    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let remember = |settings: &mut GatewaySettings| used = Some(settings.clone());
     let world = World::with_config(Some(attributes), hardware(), |_| {}, remember).await;
     let mut group = accepted();
     let unit = group.resources[0].clone();
@@ -278,7 +278,7 @@ async fn pools_compared() -> [DeclineCode; 2] {
 #[tokio::test]
 async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider() {
     let mut used = None;
-    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let remember = |settings: &mut GatewaySettings| used = Some(settings.clone());
     let world = World::with_config(None, hardware(), |_| {}, remember).await;
     let (code, text) = explained(&world, &used.unwrap(), &accepted()).await;
     assert_eq!(code, DeclineCode::Unknown);
@@ -299,7 +299,7 @@ async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     world_1.stop().await;
 
     let mut used = None;
-    let failing = |settings: &mut Settings| {
+    let failing = |settings: &mut GatewaySettings| {
         settings.screening.as_mut().unwrap().pricing = Arc::new(FailingPrices);
         used = Some(settings.clone());
     };

@@ -1,7 +1,7 @@
 //! Handshakes: versions, server names, certificates.
 
 use super::world::{NOW, SDL, World, tenant, until};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_core::types::Address;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn plain_http_gets_a_readable_error() {
 }
 
 fn files(owner: &Address, name: &str, made: u64) -> (tempfile::TempDir, OwnCertificate) {
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec![name.to_owned()],
     };
     let own = OwnCertificate::make(owner, &usage, Duration::from_secs(made)).unwrap();
@@ -100,7 +100,7 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
     );
     assert_eq!(with.named("mtls.provider.localhost").get(path).await.status, 200);
 
-    let again = OwnCertificate::make(&owner, &Usage::Client, Duration::from_secs(NOW - 5)).unwrap();
+    let again = OwnCertificate::make(&owner, &CertUsage::Client, Duration::from_secs(NOW - 5)).unwrap();
     write(folder.path(), &again);
     world
         .tls
@@ -123,7 +123,7 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
     );
 
     let provider = world.own.info().owner.clone();
-    let renewed = OwnCertificate::make(&provider, &Usage::Client, Duration::from_secs(NOW)).unwrap();
+    let renewed = OwnCertificate::make(&provider, &CertUsage::Client, Duration::from_secs(NOW)).unwrap();
     world.tls.set_own(&renewed).unwrap();
     assert_eq!(server_certificate(&connect("localhost").await), renewed.der());
     world.stop().await;
@@ -134,8 +134,9 @@ async fn invalid_client_certificates_fail_the_handshake() {
     let world = World::start().await;
     let key = world.known_tenant(1);
     let old = Duration::from_secs(NOW - 2 * 366 * 24 * 3600);
-    let over = OwnCertificate::make(key.address(), &Usage::Client, old).unwrap();
-    let early = OwnCertificate::make(key.address(), &Usage::Client, Duration::from_secs(NOW + 60)).unwrap();
+    let over = OwnCertificate::make(key.address(), &CertUsage::Client, old).unwrap();
+    let early =
+        OwnCertificate::make(key.address(), &CertUsage::Client, Duration::from_secs(NOW + 60)).unwrap();
     for wrong in [over, early] {
         world.publish(&wrong.publish());
         let refused = world
@@ -185,7 +186,7 @@ async fn changed_public_certificate_is_reloaded() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(server_certificate(&client.connect().await.unwrap()), first.der());
     }
-    let second = OwnCertificate::make(&owner, &Usage::Client, Duration::from_secs(NOW - 5)).unwrap();
+    let second = OwnCertificate::make(&owner, &CertUsage::Client, Duration::from_secs(NOW - 5)).unwrap();
     write(folder.path(), &second);
     until("the new certificate", || async {
         server_certificate(&client.connect().await.unwrap()) == second.der()

@@ -3,10 +3,10 @@
 use super::clients::{Client, Reply};
 use crate::Screening;
 use crate::auth::Clock;
-use crate::auth::memory::{InMemory, Memory};
+use crate::auth::memory::{AuthStore, InMemory};
 use crate::auth::token::{self, Algorithm};
-use crate::{Gateway, Ports, Settings};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use crate::{Gateway, GatewayBackends, GatewaySettings};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
@@ -167,7 +167,7 @@ fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Confi
 
 /// Returns a certificate of the provider. The certificate became valid a minute ago.
 fn certificate_of(provider: &Address) -> OwnCertificate {
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["localhost".to_owned()],
     };
     OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
@@ -189,13 +189,13 @@ impl World {
         Self::with(|_| {}).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub(super) async fn with(change: impl FnOnce(&mut GatewaySettings)) -> Self {
         Self::with_attributes(Vec::new(), change).await
     }
 
     pub(super) async fn with_attributes(
         attributes: Vec<Attribute>,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut GatewaySettings),
     ) -> Self {
         Self::with_all(attributes, hardware(), change).await
     }
@@ -203,7 +203,7 @@ impl World {
     pub(super) async fn with_all(
         attributes: Vec<Attribute>,
         capacity: InventoryUpdate,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut GatewaySettings),
     ) -> Self {
         Self::with_config(Some(attributes), capacity, |_| {}, change).await
     }
@@ -214,7 +214,7 @@ impl World {
         attributes: Option<Vec<Attribute>>,
         capacity: InventoryUpdate,
         configure: impl FnOnce(&mut Config),
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut GatewaySettings),
     ) -> Self {
         let provider: Address = PROVIDER.parse().unwrap();
         let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
@@ -243,7 +243,7 @@ impl World {
 
         let clock = Arc::new(AtomicU64::new(NOW));
         let hand = Arc::clone(&clock);
-        let mut settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        let mut settings = GatewaySettings::at("127.0.0.1:0".parse().unwrap());
         settings.clock = Clock::new(move || Duration::from_secs(hand.load(Ordering::SeqCst)));
         settings.public_hostname = "provider.localhost".to_owned();
         settings.limits.status_age = Duration::ZERO;
@@ -255,11 +255,11 @@ impl World {
         change(&mut settings);
         let own = certificate_of(&provider);
         let memory = Arc::new(InMemory::default());
-        let ports = Ports {
+        let ports = GatewayBackends {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
             chain: Arc::new(chain.clone()),
-            memory: Arc::clone(&memory) as Arc<dyn Memory>,
+            memory: Arc::clone(&memory) as Arc<dyn AuthStore>,
         };
         let gateway = Gateway::bind(provider, ports, &own, settings).await.unwrap();
         let (address, tls) = (gateway.address().unwrap(), gateway.tls());
@@ -304,7 +304,7 @@ impl World {
     /// Creates and publishes a certificate of an account.
     pub(super) fn certificate(&self, key: &PrivateKey) -> OwnCertificate {
         let made = Duration::from_secs(NOW - 60) + Duration::from_nanos(u64::from(rand_like()));
-        let own = OwnCertificate::make(key.address(), &Usage::Client, made).unwrap();
+        let own = OwnCertificate::make(key.address(), &CertUsage::Client, made).unwrap();
         self.publish(&own.publish());
         own
     }

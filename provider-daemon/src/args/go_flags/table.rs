@@ -1,8 +1,8 @@
 //! Table of the Go provider's flags: name, type, default in the Go provider, and the reason if this provider ignores
 //! the flag.
 
-use super::{GoFlag, Kind};
-use Kind::{Bool, Coin, Duration, List, Number, Price, Text};
+use super::{FlagType, GoFlag};
+use FlagType::{Bool, Coin, Duration, List, Number, Price, Text};
 
 const DEAD: &str = "no effect, as in the Go provider";
 const WATCHED: &str = "leases are watched and not polled; see --unhealthy-limit";

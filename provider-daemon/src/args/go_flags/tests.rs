@@ -14,12 +14,12 @@ fn sample(flag: &GoFlag) -> &'static str {
         ("fee-granter", _) => "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
         ("proxy-buffer-size", _) => "32k",
         ("gateway-listen-address" | "gateway-grpc-listen-address" | "metrics-listener", _) => "127.0.0.1:1",
-        (_, Kind::Bool) => "true",
-        (_, Kind::Duration) => "1h30m",
-        (_, Kind::Number | Kind::Price) => "7",
-        (_, Kind::Coin) => "7uakt",
-        (_, Kind::List) => "0.1,beta2=0.2",
-        (_, Kind::Text) => "words",
+        (_, FlagType::Bool) => "true",
+        (_, FlagType::Duration) => "1h30m",
+        (_, FlagType::Number | FlagType::Price) => "7",
+        (_, FlagType::Coin) => "7uakt",
+        (_, FlagType::List) => "0.1,beta2=0.2",
+        (_, FlagType::Text) => "words",
     }
 }
 
@@ -38,7 +38,7 @@ fn accepts_every_flag_of_the_go_provider() {
         let joined = format!("{flag}={}", sample(entry));
         let mut ways = vec![vec![joined.clone()]];
         match entry.kind() {
-            Kind::Bool => ways.push(vec![flag.clone()]),
+            FlagType::Bool => ways.push(vec![flag.clone()]),
             _ => ways.push(vec![flag.clone(), sample(entry).to_owned()]),
         }
         // Each of the two flags requires the other.

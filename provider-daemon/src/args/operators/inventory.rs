@@ -90,16 +90,16 @@ pub struct WithoutEffect {
 
 impl InventoryArgs {
     /// Returns the discovery options, or `None` without an image.
-    pub fn discovery(&self) -> Option<discovery::Options> {
+    pub fn discovery(&self) -> Option<discovery::DiscoveryOptions> {
         self.discovery.options(self.common.pod_namespace.as_deref())
     }
 }
 
 impl DiscoveryArgs {
     /// Returns the discovery options, or `None` without an image. `own` is the namespace of the operator's pod.
-    pub fn options(&self, own: Option<&str>) -> Option<discovery::Options> {
+    pub fn options(&self, own: Option<&str>) -> Option<discovery::DiscoveryOptions> {
         let namespace = self.discovery_namespace.as_deref().or(own);
-        Some(discovery::Options {
+        Some(discovery::DiscoveryOptions {
             image: self.discovery_image.clone()?,
             program: self.discovery_program.clone(),
             namespace: namespace.unwrap_or(SERVICES).to_owned(),
@@ -181,7 +181,7 @@ mod tests {
         ]);
         let args = args.unwrap();
         assert_eq!(args.gpus.provider_configs_url, ConfigsUrl(None));
-        let wanted = discovery::Options {
+        let wanted = discovery::DiscoveryOptions {
             image: "ghcr.io/akash-network/provider".to_owned(),
             program: "provider-services".to_owned(),
             namespace: "akash-services".to_owned(),

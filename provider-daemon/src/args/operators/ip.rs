@@ -5,7 +5,7 @@ use super::{ConfirmArgs, ForgetArgs};
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::values;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::operators::ip::Options;
+use akash_provider_k8s::operators::ip::IpOperatorOptions;
 use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -82,7 +82,7 @@ impl IpArgs {
     ///
     /// # Errors
     /// Returns an error if `--provider` is not set.
-    pub fn options(&self) -> anyhow::Result<Options> {
+    pub fn options(&self) -> anyhow::Result<IpOperatorOptions> {
         let provider = self.provider.clone();
         let provider = provider.ok_or_else(|| {
             anyhow::anyhow!(WithHelp::new(
@@ -90,7 +90,7 @@ impl IpArgs {
                 "add --provider with the address of the provider"
             ))
         })?;
-        Ok(Options {
+        Ok(IpOperatorOptions {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
             mode: Mode {
                 pool: self.pool.metal_lb_pool.clone(),
@@ -106,7 +106,7 @@ impl IpArgs {
             patience: self.retry.policy(),
             prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
-            ..Options::new(provider)
+            ..IpOperatorOptions::new(provider)
         })
     }
 }
@@ -147,7 +147,7 @@ mod tests {
 
     const PROVIDER: &str = "--provider=akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 
-    fn parsed(words: &[&str]) -> Result<Options, String> {
+    fn parsed(words: &[&str]) -> Result<IpOperatorOptions, String> {
         let flags = Flags::try_parse_from([&["test"], words].concat());
         let flags = flags.map_err(|error| error.to_string())?;
         flags.ip.options().map_err(|error| error.to_string())
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn has_the_defaults_of_the_go_operator() {
         let given = parsed(&[PROVIDER]).unwrap();
-        let own = Options::new(given.provider.clone());
+        let own = IpOperatorOptions::new(given.provider.clone());
         assert_eq!((&given.mode, given.patience), (&own.mode, own.patience));
         assert_eq!(
             (given.mode.words, given.mode.class),

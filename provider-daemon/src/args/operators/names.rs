@@ -3,7 +3,7 @@
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::values;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
-use akash_provider_k8s::operators::hostname::schedule::Budget;
+use akash_provider_k8s::operators::hostname::schedule::CheckRate;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
@@ -50,8 +50,8 @@ pub enum ProofArg {
 impl NamesArgs {
     /// Returns the interval and limit of probes, or `None` without `--probe`.
     #[must_use]
-    pub fn probe(&self) -> Option<Budget> {
-        self.probe.then_some(Budget {
+    pub fn probe(&self) -> Option<CheckRate> {
+        self.probe.then_some(CheckRate {
             every: self.probe_interval,
             per_minute: self.probe_budget,
         })
@@ -59,8 +59,8 @@ impl NamesArgs {
 
     /// Returns the interval and limit of proof checks.
     #[must_use]
-    pub const fn proving(&self) -> Budget {
-        Budget {
+    pub const fn proving(&self) -> CheckRate {
+        CheckRate {
             every: self.proof_interval,
             per_minute: self.proof_budget,
         }

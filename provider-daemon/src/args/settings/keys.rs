@@ -1,7 +1,7 @@
 //! Assignment of keys in settings files to flags.
 
-use super::node::Node;
-use super::{Entry, FileSettings};
+use super::node::YamlValue;
+use super::{FileSettings, SettingEntry};
 use crate::args::nearest::{nearest, plain};
 use akash_provider_cli::values::go_bool;
 use clap::{Arg, ArgAction, Command};
@@ -70,11 +70,11 @@ const REPLACED: [(&str, &str); 3] = [
 const SUGGESTIONS_MAX: usize = 100;
 
 /// Flags of a command that a settings file can set.
-pub(super) struct Keys<'a> {
+pub(super) struct SettableFlags<'a> {
     args: BTreeMap<String, &'a Arg>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> SettableFlags<'a> {
     pub(super) fn from_command(command: &'a Command) -> Self {
         let args = command
             .get_arguments()
@@ -93,7 +93,7 @@ impl<'a> Keys<'a> {
     /// [`RECORD`].
     pub(super) fn sort(
         &self,
-        lines: Vec<(String, Node)>,
+        lines: Vec<(String, YamlValue)>,
         file: &Path,
         found: &mut FileSettings,
     ) -> Result<(), String> {
@@ -118,24 +118,30 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    fn line(&self, key: String, node: Node, file: &Path, found: &mut FileSettings) -> Result<(), String> {
+    fn line(
+        &self,
+        key: String,
+        node: YamlValue,
+        file: &Path,
+        found: &mut FileSettings,
+    ) -> Result<(), String> {
         let name = plain(&key);
         if let Some((_, what)) = REPLACED.iter().find(|(replaced, _)| *replaced == name) {
-            if node != Node::Nothing {
+            if node != YamlValue::Nothing {
                 found.notes.push(format!("{}: `{key}`: {what}", file.display()));
             }
             return Ok(());
         }
         let values = match node {
-            Node::Nothing => return Ok(()),
-            Node::Fields(fields) => {
+            YamlValue::Nothing => return Ok(()),
+            YamlValue::Fields(fields) => {
                 for (below, node) in fields {
                     self.line(format!("{key}.{below}"), node, file, found)?;
                 }
                 return Ok(());
             }
-            Node::Text(text) => vec![text],
-            Node::List(nodes) => texts(&key, nodes, file)?,
+            YamlValue::Text(text) => vec![text],
+            YamlValue::List(nodes) => texts(&key, nodes, file)?,
         };
         for (flag, values) in self.meant(&key, &name, values) {
             let Some(arg) = self.args.get(&plain(&flag)) else {
@@ -146,7 +152,7 @@ impl<'a> Keys<'a> {
             let flag = arg.get_long().unwrap_or_default().to_owned();
             let words =
                 words(arg, &flag, &values).map_err(|why| format!("{}: `{key}`: {why}", file.display()))?;
-            found.push(Entry {
+            found.push(SettingEntry {
                 flag,
                 words,
                 key: key.clone(),
@@ -202,9 +208,9 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn texts(key: &str, nodes: Vec<Node>, file: &Path) -> Result<Vec<String>, String> {
+fn texts(key: &str, nodes: Vec<YamlValue>, file: &Path) -> Result<Vec<String>, String> {
     let text = |node| match node {
-        Node::Text(text) => Ok(text),
+        YamlValue::Text(text) => Ok(text),
         _ => Err(format!(
             "{}: `{key}` must be a text or a list of texts",
             file.display()

@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 16;
 
 /// YAML value.
 #[derive(Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum YamlValue {
     /// Null.
     Nothing,
     Text(String),
@@ -26,7 +26,7 @@ pub(super) enum Node {
 ///
 /// # Errors
 /// Returns an error with the path if the file cannot be read, is too large or is not a map of settings.
-pub(super) fn read(path: &Path) -> Result<Vec<(String, Node)>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<(String, YamlValue)>, String> {
     let name = path.display();
     let file =
         regular_file::open(path).map_err(|error| format!("cannot open settings file {name}: {error}"))?;
@@ -41,92 +41,92 @@ pub(super) fn read(path: &Path) -> Result<Vec<(String, Node)>, String> {
     parse(&text).map_err(|error| format!("{name}: {error}"))
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<(String, Node)>, String> {
-    let node = serde_saphyr::from_str::<Node>(text).map_err(|error| error.to_string())?;
+pub(super) fn parse(text: &str) -> Result<Vec<(String, YamlValue)>, String> {
+    let node = serde_saphyr::from_str::<YamlValue>(text).map_err(|error| error.to_string())?;
     if depth(&node) > DEPTH_MAX {
         return Err(format!("values are nested more than {DEPTH_MAX} levels deep"));
     }
     match node {
-        Node::Fields(fields) => Ok(fields),
-        Node::Nothing => Ok(Vec::new()),
-        Node::Text(_) | Node::List(_) => {
+        YamlValue::Fields(fields) => Ok(fields),
+        YamlValue::Nothing => Ok(Vec::new()),
+        YamlValue::Text(_) | YamlValue::List(_) => {
             Err("contains no settings; expected lines such as `bid-timeout: 5m`".to_owned())
         }
     }
 }
 
-fn depth(node: &Node) -> usize {
+fn depth(node: &YamlValue) -> usize {
     let below = match node {
-        Node::Nothing | Node::Text(_) => None,
-        Node::List(nodes) => nodes.iter().map(depth).max(),
-        Node::Fields(fields) => fields.iter().map(|(_, node)| depth(node)).max(),
+        YamlValue::Nothing | YamlValue::Text(_) => None,
+        YamlValue::List(nodes) => nodes.iter().map(depth).max(),
+        YamlValue::Fields(fields) => fields.iter().map(|(_, node)| depth(node)).max(),
     };
     1 + below.unwrap_or(0)
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader)
+        from.deserialize_any(YamlVisitor)
     }
 }
 
-struct Reader;
+struct YamlVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Node;
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = YamlValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, a number, true or false, a list, or lines of settings")
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Text(value.to_string()))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(value.to_string()))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Text(value.to_string()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(value.to_string()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Text(value.to_string()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(value.to_string()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Text(value.to_string()))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(value.to_string()))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Text(value.to_owned()))
+    fn visit_str<E: Error>(self, value: &str) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(value.to_owned()))
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
+    fn visit_unit<E: Error>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Nothing)
     }
 
-    fn visit_none<E: Error>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
+    fn visit_none<E: Error>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Nothing)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
-        Node::deserialize(from)
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<YamlValue, D::Error> {
+        YamlValue::deserialize(from)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
         let mut list = Vec::new();
         while let Some(node) = items.next_element()? {
             list.push(node);
         }
-        Ok(Node::List(list))
+        Ok(YamlValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut lines: A) -> Result<Node, A::Error> {
-        let mut fields: Vec<(String, Node)> = Vec::new();
-        while let Some((key, node)) = lines.next_entry::<String, Node>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut lines: A) -> Result<YamlValue, A::Error> {
+        let mut fields: Vec<(String, YamlValue)> = Vec::new();
+        while let Some((key, node)) = lines.next_entry::<String, YamlValue>()? {
             fields.push((key, node));
         }
         match repeated(fields.iter().map(|(key, _)| key)) {
             Some(key) => Err(Error::custom(format!("duplicate key `{key}`"))),
-            None => Ok(Node::Fields(fields)),
+            None => Ok(YamlValue::Fields(fields)),
         }
     }
 }

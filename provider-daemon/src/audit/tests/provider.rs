@@ -189,9 +189,9 @@ async fn each_act_of_a_provider_has_an_intent_before_its_outcome() {
     for (at, line) in lines
         .iter()
         .enumerate()
-        .filter(|(_, line)| line.stage == Stage::Outcome)
+        .filter(|(_, line)| line.stage == AuditStage::Outcome)
     {
-        let is_intent = |other: &AuditLine| other.id == line.id && other.stage == Stage::Intent;
+        let is_intent = |other: &AuditLine| other.id == line.id && other.stage == AuditStage::Intent;
         assert_eq!(
             lines[..at].iter().filter(|other| is_intent(other)).count(),
             1,

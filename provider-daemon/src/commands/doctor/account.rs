@@ -1,6 +1,6 @@
 //! Balance of the account, for deposits and fees.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::Check;
 use super::record;
 use crate::state::State;
@@ -36,7 +36,7 @@ struct Funds {
 }
 
 /// Checks the balances and the provider record of the account. `reader` queries the first usable node.
-pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec<Check> {
+pub(super) async fn checks(context: &DoctorContext<'_>, reader: Option<Reader>) -> Vec<Check> {
     let Some(account) = context.account.as_ref() else {
         return vec![Check::skipped("account", "unknown: the key cannot be read")];
     };
@@ -67,7 +67,11 @@ pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec
     checks
 }
 
-async fn funds(context: &Context<'_>, reader: &Reader, account: &Address) -> Result<Option<Funds>, Error> {
+async fn funds(
+    context: &DoctorContext<'_>,
+    reader: &Reader,
+    account: &Address,
+) -> Result<Option<Funds>, Error> {
     let Some(config) = &context.config else {
         return Ok(None);
     };
@@ -97,7 +101,7 @@ async fn funds(context: &Context<'_>, reader: &Reader, account: &Address) -> Res
 }
 
 /// Returns the fees of the last hour, from the state in the home directory.
-async fn hourly_fees(context: &Context<'_>, account: &Address) -> Option<u128> {
+async fn hourly_fees(context: &DoctorContext<'_>, account: &Address) -> Option<u128> {
     let (home, chain_id) = (context.home?.to_owned(), context.chain_id?.to_owned());
     let account = account.clone();
     let reading = move || stored_fees(&home, &chain_id, &account);

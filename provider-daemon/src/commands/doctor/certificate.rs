@@ -1,6 +1,6 @@
 //! Certificate of the gateway: file, key, validity, host name and the copy on the chain.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::{Check, within};
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, CertificateInfo, KeyFile, KeyFiles};
@@ -35,7 +35,7 @@ enum FileProblem {
 }
 
 /// Checks the certificate. `reader` is the client of the first usable node.
-pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec<Check> {
+pub(super) async fn checks(context: &DoctorContext<'_>, reader: Option<Reader>) -> Vec<Check> {
     if context.args.gateway.gateway_listen_address.0.is_none() {
         return vec![Check::skipped(SUBJECT, "the gateway is disabled")];
     }

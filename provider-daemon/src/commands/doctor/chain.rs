@@ -3,7 +3,7 @@
 use super::check::Check;
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::{Endpoints, LAG_MAX};
-use akash_provider_chain::{Fault, Limits, Reader, Versions, redact_address};
+use akash_provider_chain::{EndpointLimits, Fault, Reader, Versions, redact_address};
 use akash_provider_cli::node::{limits, roots};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::{BlockTime, Height};
@@ -59,7 +59,7 @@ impl Probe {
 }
 
 pub(super) async fn probe(address: String, chain_id: &str, args: &NodeArgs) -> Probe {
-    let limits = Limits {
+    let limits = EndpointLimits {
         response_time: args.node_timeout.min(LIMIT),
         connect_time: LIMIT,
         attempts: 1,

@@ -1,6 +1,6 @@
 //! Names and ports for tenants: the public host name, the wildcard domain of services, and the gateway.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::{Check, listed, within};
 use crate::operators::hostname::dns::Dns;
 use akash_provider_chain::Reader;
@@ -23,7 +23,7 @@ type Lookup = Result<Vec<IpAddr>, String>;
 /// Checks the DNS names and ports of the provider. Without a configured host name, reads the name from the
 /// chain with `reader`.
 pub(super) async fn checks(
-    context: &Context<'_>,
+    context: &DoctorContext<'_>,
     reader: impl Future<Output = Option<Reader>>,
 ) -> Vec<Check> {
     let (host, port) = match context.host() {
@@ -47,7 +47,7 @@ pub(super) async fn checks(
 }
 
 async fn registered(
-    context: &Context<'_>,
+    context: &DoctorContext<'_>,
     reader: impl Future<Output = Option<Reader>>,
 ) -> Option<(String, Option<u16>)> {
     let account = context.account.as_ref()?;
@@ -166,7 +166,7 @@ fn list(addresses: &[IpAddr]) -> String {
     listed(addresses.iter().map(ToString::to_string), ADDRESSES_MAX)
 }
 
-async fn ports(context: &Context<'_>, host: &str, public_port: Option<u16>) -> Vec<Check> {
+async fn ports(context: &DoctorContext<'_>, host: &str, public_port: Option<u16>) -> Vec<Check> {
     let gateway = &context.args.gateway;
     let rest = gateway.gateway_listen_address.0.map(|address| address.port());
     let grpc = gateway

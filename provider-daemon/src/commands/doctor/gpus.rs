@@ -1,9 +1,9 @@
 //! GPUs of the nodes that are offered to tenants: device plugin, driver and runtime class.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::{Check, listed};
 use super::cluster_read::{LIMIT, Needed, judge_existence, read};
-use super::kubernetes::{Cluster, NoCluster};
+use super::kubernetes::{ClusterConnection, NoCluster};
 use akash_provider_cli::plain::count;
 use akash_provider_k8s::inventory::Vendor;
 use akash_provider_k8s::labels::MANAGED;
@@ -71,7 +71,10 @@ impl GpuNode {
 
 /// Checks the nodes with GPUs. Returns no checks without a cluster connection, because the module `nodes`
 /// reports the missing connection.
-pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
+pub(super) async fn checks(
+    context: &DoctorContext<'_>,
+    cluster: Result<ClusterConnection, NoCluster>,
+) -> Vec<Check> {
     let Ok(cluster) = cluster else {
         return Vec::new();
     };

@@ -3,8 +3,8 @@
 use super::chain::Probe;
 use super::check::Check;
 use super::disk::{FIX, judge_modes, judge_space};
-use super::kubernetes::Cluster;
-use super::{Context, audit};
+use super::kubernetes::ClusterConnection;
+use super::{DoctorContext, audit};
 use crate::args::RunArgs;
 use crate::files::free_bytes;
 use crate::state::State;
@@ -108,7 +108,7 @@ fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
 }
 
 /// Checks the machine. The clock of the machine is not included; [`clock`] checks the clock.
-pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
+pub(super) fn checks(context: &DoctorContext<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(home) = context.home {
         checks.extend(judge_home(home, home.is_dir()));
@@ -158,7 +158,7 @@ struct OtherClock {
     ahead: i64,
 }
 
-pub(super) fn clock(probes: &[Probe], cluster: Option<&Cluster>) -> Check {
+pub(super) fn clock(probes: &[Probe], cluster: Option<&ClusterConnection>) -> Check {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let blocks = probes

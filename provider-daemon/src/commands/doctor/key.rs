@@ -3,7 +3,7 @@
 use super::check::Check;
 use crate::args::SignerArgs;
 use crate::error;
-use akash_provider_chain::keyring::{Backend, Keyring};
+use akash_provider_chain::keyring::{Keyring, KeyringBackend};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_cli::secrets;
 use akash_provider_core::types::Address;
@@ -52,7 +52,7 @@ pub(super) fn read(args: &SignerArgs, home: Option<&Path>) -> KeyFacts {
 fn read_key(args: &SignerArgs, home: Option<&Path>) -> anyhow::Result<PrivateKey> {
     let home = home.context("the user has no home directory, and --home is not set")?;
     if secrets::uses_keyring(args)? {
-        let backend: Backend = args.keyring.keyring_backend.parse()?;
+        let backend: KeyringBackend = args.keyring.keyring_backend.parse()?;
         let folder = args.keyring.keyring_dir.as_deref().unwrap_or(home);
         // Opening a new keyring would store a passphrase.
         if Keyring::is_without_passphrase(backend, folder)? {

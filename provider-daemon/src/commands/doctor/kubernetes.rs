@@ -1,6 +1,6 @@
 //! API server: access and definitions.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::Check;
 use super::cluster_read::LIMIT;
 use super::{rights, routes};
@@ -19,7 +19,7 @@ const VERSION_BYTES: usize = 64 * 1024;
 
 /// Connection to the API server.
 #[derive(Clone)]
-pub(super) struct Cluster {
+pub(super) struct ClusterConnection {
     pub(super) client: Client,
     version: String,
     /// Time of the API server, from the `Date` header of its response.
@@ -47,11 +47,11 @@ impl NoCluster {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Version {
+struct KubernetesVersion {
     git_version: String,
 }
 
-pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster> {
+pub(super) async fn connect(context: &DoctorContext<'_>) -> Result<ClusterConnection, NoCluster> {
     let kubernetes = &context.args.kubernetes;
     if !context.args.cluster_k8s && kubernetes.kubeconfig.is_none() {
         return Err(NoCluster::InMemory);
@@ -63,8 +63,8 @@ pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster>
         let date = date.and_then(|date| date.to_str().ok()).and_then(parse_date);
         let body = Limited::new(response.into_body(), VERSION_BYTES).collect().await;
         let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        let version: Version = serde_json::from_slice(&body)?;
-        anyhow::Ok(Cluster {
+        let version: KubernetesVersion = serde_json::from_slice(&body)?;
+        anyhow::Ok(ClusterConnection {
             client,
             version: version.git_version,
             date,
@@ -90,7 +90,10 @@ fn parse_date(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()
 }
 
-pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
+pub(super) async fn checks(
+    context: &DoctorContext<'_>,
+    cluster: Result<ClusterConnection, NoCluster>,
+) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
         Err(absence) => return vec![judge_absence(&absence)],

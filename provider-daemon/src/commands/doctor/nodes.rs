@@ -1,8 +1,8 @@
 //! Capacity of the cluster: nodes, storage classes, GPUs and leased addresses, as the provider counts them.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::Check;
-use super::kubernetes::{Cluster, NoCluster};
+use super::kubernetes::{ClusterConnection, NoCluster};
 use crate::commands::explain::first_inventory;
 use akash_provider_cli::plain::count;
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, LeasedIpUsage, Metrics};
@@ -15,7 +15,10 @@ const LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum number of lines about ignored resources.
 const IGNORED_MAX: usize = 20;
 
-pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
+pub(super) async fn checks(
+    context: &DoctorContext<'_>,
+    cluster: Result<ClusterConnection, NoCluster>,
+) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
         Err(absence) => return vec![Check::skipped(SUBJECT, absence.reason())],

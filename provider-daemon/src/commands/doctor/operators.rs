@@ -1,8 +1,8 @@
 //! Operators: in the process of the provider, or as Services of the cluster.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::Check;
-use super::kubernetes::{Cluster, NoCluster};
+use super::kubernetes::{ClusterConnection, NoCluster};
 use crate::args::operators::EmbeddedOperatorArg;
 use akash_provider_core::error::chain_text;
 use bytes::Bytes;
@@ -24,24 +24,24 @@ const PORT: u16 = 8080;
 
 /// Operator, with the name of its Service in the charts of the Go provider.
 #[derive(Debug, Clone, Copy)]
-struct Operator {
+struct OperatorService {
     kind: EmbeddedOperatorArg,
     name: &'static str,
     service: &'static str,
 }
 
-const OPERATORS: [Operator; 3] = [
-    Operator {
+const OPERATORS: [OperatorService; 3] = [
+    OperatorService {
         kind: EmbeddedOperatorArg::Hostname,
         name: "hostname",
         service: "operator-hostname",
     },
-    Operator {
+    OperatorService {
         kind: EmbeddedOperatorArg::Ip,
         name: "ip",
         service: "operator-ip",
     },
-    Operator {
+    OperatorService {
         kind: EmbeddedOperatorArg::Inventory,
         name: "inventory",
         service: "operator-inventory",
@@ -60,7 +60,10 @@ enum OperatorFacts {
     Unknown(String),
 }
 
-pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
+pub(super) async fn checks(
+    context: &DoctorContext<'_>,
+    cluster: Result<ClusterConnection, NoCluster>,
+) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
         Err(absence) => return vec![Check::skipped("operators", absence.reason())],
@@ -131,7 +134,7 @@ async fn health(host: &str) -> anyhow::Result<u16> {
     Ok(sender.send_request(request).await?.status().as_u16())
 }
 
-fn judge(operator: Operator, facts: &OperatorFacts, is_required: bool) -> Check {
+fn judge(operator: OperatorService, facts: &OperatorFacts, is_required: bool) -> Check {
     let subject = format!("{} operator", operator.name);
     let embed = format!(
         "run the operator in this process with --with-operators {}",

@@ -13,21 +13,21 @@ const FAILED: u8 = 3;
 const WIDTH: usize = 8;
 
 #[derive(Debug, Serialize)]
-struct Entry {
+struct DoctorEntry {
     area: Area,
     #[serde(flatten)]
     check: Check,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    entries: Vec<Entry>,
+pub(super) struct DoctorReport {
+    entries: Vec<DoctorEntry>,
 }
 
-impl Report {
+impl DoctorReport {
     pub(super) fn add(&mut self, area: Area, checks: Vec<Check>) {
         self.entries
-            .extend(checks.into_iter().map(|check| Entry { area, check }));
+            .extend(checks.into_iter().map(|check| DoctorEntry { area, check }));
     }
 
     fn count(&self, severity: Severity) -> usize {
@@ -59,7 +59,7 @@ impl Report {
 
     fn text(&self, took: Duration) -> String {
         let mut text = String::new();
-        for Entry { check, .. } in &self.entries {
+        for DoctorEntry { check, .. } in &self.entries {
             let (subject, detail) = (one_line(check.subject()), one_line(check.detail()));
             // Writing into a `String` does not fail.
             let _ = writeln!(text, "{:WIDTH$} {subject}: {detail}", check.severity().name());
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn failure_and_warning_are_printed_with_their_remedy() {
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         report.add(
             Area::Dns,
             vec![Check::warning("dns", "no\naddress", "create the record")],

@@ -1,6 +1,6 @@
 //! Rights of the account at the API server.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::{Check, within};
 use crate::args::ha::HaStore;
 use akash_provider_cli::plain::count;
@@ -42,18 +42,18 @@ struct RightFacts {
 }
 
 /// Checks that the provider has each RBAC right that the settings require.
-pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
+pub(super) async fn checks(context: &DoctorContext<'_>, client: &Client) -> Vec<Check> {
     let records = context.args.kubernetes.k8s_manifest_ns.as_str();
     let reviews = applicable(context).into_iter();
     let reviews = reviews.map(|right| review(client, right, records.to_owned()).boxed());
     match all(reviews.collect(), context.remaining(LIMIT)).await {
-        Some(facts) => judge(Place::Provider, &facts),
+        Some(facts) => judge(RightsScope::Provider, &facts),
         None => vec![unfinished(SUBJECT)],
     }
 }
 
 /// Reviews the rights in the namespaces of some leases.
-pub(super) async fn lease_checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
+pub(super) async fn lease_checks(context: &DoctorContext<'_>, client: &Client) -> Vec<Check> {
     let namespaces = match within(context.remaining(ONE_LIMIT), lease_namespaces(client)).await {
         Ok(namespaces) => namespaces,
         Err(why) => {
@@ -68,7 +68,7 @@ pub(super) async fn lease_checks(context: &Context<'_>, client: &Client) -> Vec<
     };
     let reviews = namespaces.iter().take(LEASES_MAX).flat_map(of_lease);
     match all(reviews.collect(), context.remaining(LIMIT)).await {
-        Some(facts) => judge(Place::Leases(namespaces.len()), &facts),
+        Some(facts) => judge(RightsScope::Leases(namespaces.len()), &facts),
         None => vec![unfinished(LEASES)],
     }
 }
@@ -108,7 +108,7 @@ fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {
     })
 }
 
-fn applicable(context: &Context<'_>) -> Vec<Right> {
+fn applicable(context: &DoctorContext<'_>) -> Vec<Right> {
     let applies = |(rule, ..): &Right| match rule.condition {
         Condition::Always => true,
         Condition::LeasedIps => context.args.kubernetes.ip_operator,
@@ -131,7 +131,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RightsScope {
     /// Rights in the whole cluster, and rights in the namespace of the custom resources.
     Provider,
     /// Rights in the namespaces of leases. The field is the number of all leases, of which `doctor` checks at
@@ -139,7 +139,7 @@ enum Place {
     Leases(usize),
 }
 
-impl Place {
+impl RightsScope {
     const fn subject(self) -> &'static str {
         match self {
             Self::Provider => SUBJECT,
@@ -180,9 +180,9 @@ impl Place {
 }
 
 /// Returns one failure for each resource with missing verbs.
-fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
+fn judge(place: RightsScope, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();
-    if place == Place::Leases(0) {
+    if place == RightsScope::Leases(0) {
         return vec![Check::skipped(subject, "no namespace of a lease exists")];
     }
     if let Some(why) = facts.iter().find_map(|fact| fact.granted.as_ref().err()) {
@@ -191,7 +191,7 @@ fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let mut missing: BTreeMap<_, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.granted == Ok(false)) {
         let namespace = fact.namespace.as_deref();
-        let own = namespace.filter(|_| place == Place::Provider);
+        let own = namespace.filter(|_| place == RightsScope::Provider);
         let (verbs, namespaces) = missing.entry((fact.resource, own, fact.rule.group)).or_default();
         verbs.insert(fact.verb);
         namespaces.extend(namespace);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn missing_rights_are_grouped_by_resource() {
-        let provider = |facts: &[RightFacts]| judge(Place::Provider, facts);
+        let provider = |facts: &[RightFacts]| judge(RightsScope::Provider, facts);
         let granted = provider(&[fact("get", None, Ok(true)), fact("list", None, Ok(true))]);
         assert_eq!(granted[0].severity(), Severity::Ok);
         assert_eq!(details(&granted), ["all 2 of deploy/rbac are granted"]);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn missing_rights_in_leases_are_grouped_over_their_namespaces() {
-        let leases = |number, facts: &[RightFacts]| judge(Place::Leases(number), facts);
+        let leases = |number, facts: &[RightFacts]| judge(RightsScope::Leases(number), facts);
         assert_eq!(leases(0, &[])[0].severity(), Severity::Skipped);
         let granted = leases(LEASES_MAX + 3, &[fact("get", Some("a"), Ok(true))]);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! HTTP routes of leases: the `IngressClass` or the Gateway to which the routes refer, and its controller.
 
-use super::Context;
+use super::DoctorContext;
 use super::check::Check;
 use super::cluster_read::{LIMIT, Needed, Unread, judge_existence, read};
 use crate::args::kubernetes::IngressArg;
@@ -30,7 +30,7 @@ const APPS: [(&str, &str); 5] = [
 const CONDITIONS: [&str; 2] = ["Accepted", "Programmed"];
 
 /// Checks that the parent of the routes exists and that its controller runs.
-pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
+pub(super) async fn checks(context: &DoctorContext<'_>, client: &Client) -> Vec<Check> {
     let routes = &context.args.kubernetes.routes;
     let limit = context.remaining(LIMIT);
     match routes.ingress_mode {

@@ -12,7 +12,7 @@ use akash_provider_cli::output::say;
 use akash_provider_cli::plain::count;
 use akash_provider_cli::secrets;
 use akash_provider_core::Config;
-use akash_provider_core::bidding::{self, Decline, Verdict};
+use akash_provider_core::bidding::{self, Decline, OrderVerdict};
 use akash_provider_core::chain::{BidFilter, ChainQuery, PageRequest};
 use akash_provider_core::engine::reservations::Capacity;
 use akash_provider_core::engine::{Engine, Input, Leadership};
@@ -224,7 +224,7 @@ async fn explain_order(
     if ours {
         let explanation = provider.capacity.explain(&order.spec);
         let bid = Err(Decline::AlreadyBid);
-        return provider.print_verdict(&order.spec, Verdict { bid, explanation });
+        return provider.print_verdict(&order.spec, OrderVerdict { bid, explanation });
     }
     let audited = audited(chain, us, order).await?;
     provider.explain(order, &audited, Some(others)).await

@@ -1,6 +1,6 @@
 //! Explanation by the gateway of a running provider, based on its current state.
 
-use super::{Verdict, code, from_chain, needed, print};
+use super::{GroupVerdict, code, from_chain, needed, print};
 use crate::args::{ExplainArgs, Output};
 use akash_provider_cli::output::say;
 use akash_provider_cli::plain;
@@ -27,7 +27,7 @@ pub(super) async fn explain(
         let order = from_chain::open_order(screener.chain(), id).await?;
         let (others, is_ours) = from_chain::bids(screener.chain(), provider, id).await?;
         verdicts.push(match is_ours {
-            true => Verdict::new(&order.spec, refused(Decline::AlreadyBid)),
+            true => GroupVerdict::new(&order.spec, refused(Decline::AlreadyBid)),
             false => {
                 let verdict = screen(&screener, &order.spec).await?;
                 let bids = check_bids(&screener, others).await?;
@@ -74,12 +74,12 @@ async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::
 }
 
 /// Adds the decline reason of the order to a verdict of the gateway. The gateway evaluates only the group.
-fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
+fn with_order(verdict: GroupVerdict, decline: Option<Decline>) -> GroupVerdict {
     let Some(decline) = decline else {
         return verdict;
     };
     let reasons = [Some(decline.to_string()), verdict.message];
-    Verdict {
+    GroupVerdict {
         would_bid: false,
         price: None,
         reason: Some(decline.code()),
@@ -93,14 +93,14 @@ fn reason_lines(reasons: &str) -> String {
     plain::line(reasons).replace("; ", "\n  gateway      ")
 }
 
-async fn screen(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdict> {
+async fn screen(screener: &Screener, group: &GroupSpec) -> anyhow::Result<GroupVerdict> {
     let (price, refusal) = match screener.screen(group).await? {
         ScreeningResult::Bid(price) => (Some(price), None),
         ScreeningResult::NoBid(refusal) => (None, Some(refusal)),
     };
     let refusal = refusal.unwrap_or_default();
     // The reasons of the gateway contain the nodes.
-    Ok(Verdict {
+    Ok(GroupVerdict {
         group: group.name.clone(),
         would_bid: price.is_some(),
         maximum: group.max_price(),
@@ -115,8 +115,8 @@ async fn screen(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdic
     })
 }
 
-fn refused(decline: Decline) -> bidding::Verdict {
-    bidding::Verdict {
+fn refused(decline: Decline) -> bidding::OrderVerdict {
+    bidding::OrderVerdict {
         bid: Err(decline),
         explanation: Explanation::default(),
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn reason_of_the_order_precedes_the_reasons_of_the_gateway() {
-        let verdict = |price: Option<&str>, message: Option<&str>| Verdict {
+        let verdict = |price: Option<&str>, message: Option<&str>| GroupVerdict {
             group: "g".to_owned(),
             would_bid: price.is_some(),
             price: price.map(|amount| DecCoin::new(&"uact".into(), amount.parse().unwrap())),

@@ -6,7 +6,7 @@ use crate::args::TxArgs;
 use crate::args::tx::{CertTx, GenerateCert, Role};
 use crate::audit::{audited, this_process};
 use akash_provider_chain::Reader;
-use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate, Usage, check_published};
+use akash_provider_chain::cert::{CertError, CertUsage, KeyFile, KeyFiles, OwnCertificate, check_published};
 use akash_provider_chain::convert::to_any;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::{block_on, endpoints_with_chain_id};
@@ -29,10 +29,10 @@ pub(super) fn run(command: &CertTx, args: &TxArgs, home: &Path) -> anyhow::Resul
 
 fn generate(what: &GenerateCert, account: &TxAccount, home: &Path) -> anyhow::Result<ExitCode> {
     let (usage, overwrite) = match what {
-        GenerateCert::Client { overwrite } => (Usage::Client, *overwrite),
+        GenerateCert::Client { overwrite } => (CertUsage::Client, *overwrite),
         GenerateCert::Server { domains, overwrite } => {
             let domains = domains.clone();
-            (Usage::Server { domains }, *overwrite)
+            (CertUsage::Server { domains }, *overwrite)
         }
     };
     let files = KeyFiles::new(home, account.key()?);

@@ -41,7 +41,7 @@ pub struct ProviderFile {
 }
 
 #[derive(Deserialize)]
-struct Contents {
+struct ProviderYaml {
     host: Option<String>,
     info: Option<Contact>,
     attributes: Option<Vec<Pair>>,
@@ -85,7 +85,7 @@ impl ProviderFile {
     /// # Errors
     /// Same as [`ProviderFile::read`].
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let contents: Contents = serde_saphyr::from_str(text)?;
+        let contents: ProviderYaml = serde_saphyr::from_str(text)?;
         let pairs = contents.attributes.unwrap_or_default().into_iter();
         let pair = |pair: Pair| Attribute::new(pair.key.unwrap_or_default(), pair.value.unwrap_or_default());
         let file = Self {

@@ -15,7 +15,7 @@ use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxResponse;
 use akash_provider_chain::proto::cosmos::base::v1beta1::Coin as WireCoin;
 use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, GetTxRequest, TxBody};
-use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign_with_note};
+use akash_provider_chain::signer::{Ordering, SignedTx, SigningAccount, TxFee, sign_with_note};
 use akash_provider_chain::tx::api::{Simulation, Submission, TxApi};
 use akash_provider_chain::tx::{LIFETIME, LIFETIME_BLOCKS};
 use akash_provider_cli::error::WithHelp;
@@ -94,7 +94,7 @@ pub(super) async fn send(
     Ok(ExitCode::FAILURE)
 }
 
-fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &Price, mode: BroadcastMode) -> ActOutcome {
+fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &TxFee, mode: BroadcastMode) -> ActOutcome {
     let response = match sent {
         Ok(response) => response,
         // A node may have received the transaction.
@@ -326,8 +326,8 @@ impl<'a> TransactionSender<'a> {
         }
     }
 
-    fn sign(&self, price: &Price) -> anyhow::Result<SignedTx> {
-        let account = Account {
+    fn sign(&self, price: &TxFee) -> anyhow::Result<SignedTx> {
+        let account = SigningAccount {
             key: self.account.key()?,
             number: self.account_number,
             chain_id: &self.tip.chain_id,
@@ -337,7 +337,7 @@ impl<'a> TransactionSender<'a> {
         Ok(sign_with_note(&account, messages, self.ordering(), price, note))
     }
 
-    async fn price(&mut self) -> anyhow::Result<Price> {
+    async fn price(&mut self) -> anyhow::Result<TxFee> {
         let (config, fees) = (self.fee.config.clone(), self.fee.fees.clone());
         let minimum = match &fees {
             Some(_) => Vec::new(),
@@ -350,7 +350,7 @@ impl<'a> TransactionSender<'a> {
         let price = |limit| {
             let price = config.price(limit, per_unit);
             match &fees {
-                Some(fee) => Price {
+                Some(fee) => TxFee {
                     fee: fee.clone(),
                     ..price
                 },
@@ -361,7 +361,7 @@ impl<'a> TransactionSender<'a> {
             return Ok(price(limit));
         }
         // The simulation includes a usual fee, because its payment uses gas too.
-        let trial = Price {
+        let trial = TxFee {
             gas_limit: SIMULATION_GAS,
             ..price(DEFAULT_GAS)
         };
@@ -394,7 +394,7 @@ impl<'a> TransactionSender<'a> {
     }
 
     /// Returns the gas of a simulation, or the reason for a rejection.
-    async fn simulate(&self, trial: &Price) -> anyhow::Result<Result<u64, String>> {
+    async fn simulate(&self, trial: &TxFee) -> anyhow::Result<Result<u64, String>> {
         let signed = self.sign(trial)?;
         let simulated = self.node.simulate(signed.bytes).await;
         Ok(match simulated.context("cannot simulate the transaction")? {
@@ -403,7 +403,7 @@ impl<'a> TransactionSender<'a> {
         })
     }
 
-    async fn broadcast(&mut self, price: &Price) -> anyhow::Result<TxResponse> {
+    async fn broadcast(&mut self, price: &TxFee) -> anyhow::Result<TxResponse> {
         // The confirmation may have taken time, and the validity is relative to the latest block.
         let tip = TxApi::sync_info(&self.node).await;
         self.tip = tip.context("cannot query the latest block")?;
@@ -431,7 +431,7 @@ impl<'a> TransactionSender<'a> {
         }
     }
 
-    async fn submit(&self, price: &Price) -> anyhow::Result<(String, Submission)> {
+    async fn submit(&self, price: &TxFee) -> anyhow::Result<(String, Submission)> {
         let signed = self.sign(price)?;
         // The hash is known before sending, so that the transaction can be found if the response is lost.
         let hash = signed.hash.to_string();
@@ -446,7 +446,7 @@ impl<'a> TransactionSender<'a> {
     }
 
     async fn wait(&self, hash: &str) -> anyhow::Result<TxResponse> {
-        let mut progress = Progress::start(hash);
+        let mut progress = ProgressLine::start(hash);
         let began = Instant::now();
         let mut last_error = None;
         while began.elapsed() < WAIT_MAX {
@@ -515,12 +515,12 @@ fn one_line(log: &str) -> String {
 }
 
 /// Progress line on stderr.
-struct Progress {
+struct ProgressLine {
     began: Instant,
     is_seen: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     fn start(hash: &str) -> Self {
         let is_seen = std::io::stderr().is_terminal();
         eprintln!("transaction {hash} sent; waiting until a block contains it");

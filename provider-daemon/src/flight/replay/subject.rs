@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Order or lease for which a replay prints the steps.
-pub(super) struct Subject {
+pub(super) struct ReplaySubject {
     /// ID of the order or lease, as text. The IDs of subordinate objects start with this text.
     path: String,
     /// IDs of the deployment and group, as JSON strings.
@@ -18,7 +18,7 @@ pub(super) struct Subject {
     requests: BTreeSet<RequestId>,
 }
 
-impl Subject {
+impl ReplaySubject {
     pub(super) fn order(id: &OrderId) -> Self {
         Self::new(id.to_string(), id)
     }

@@ -17,7 +17,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
         .fold(0.0, |sum, amount| sum + amount)
 }
 
-type Amounts = [f64; 4];
+type CapacityAmounts = [f64; 4];
 const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
 
 /// Returns the amounts of one resource: of all nodes, of active reservations and of pending reservations.
@@ -25,7 +25,7 @@ fn amounts(
     values: &Values<'_>,
     of_node: impl Fn(&NodeMetrics) -> Pair,
     of_reservation: impl Fn(&ReservationStatus) -> u64,
-) -> Amounts {
+) -> CapacityAmounts {
     let inventory = &values.status.inventory;
     let nodes = || inventory.available.nodes.iter().map(&of_node);
     [
@@ -36,7 +36,7 @@ fn amounts(
     ]
 }
 
-fn by_state(measure: Measure, amounts: Amounts) -> Measure {
+fn by_state(measure: Measure, amounts: CapacityAmounts) -> Measure {
     let states = STATES.into_iter().zip(amounts);
     states.fold(measure, |measure, (state, amount)| {
         measure.with([("state", state)], amount)

@@ -2,7 +2,7 @@
 
 use super::super::Measure;
 use super::super::convert::{block_seconds, counter, flag, gauge, length, number, seconds};
-use super::{Counts, Values, by_name, by_pair};
+use super::{LabelCounts, Values, by_name, by_pair};
 use akash_provider_core::engine::counts::ScanReason;
 
 pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
@@ -55,7 +55,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
         .calls
         .iter()
         .filter(|((call, _), _)| *call == "fetch_snapshot");
-    let scans: Counts = scans.map(|((_, result), count)| (*result, *count)).collect();
+    let scans: LabelCounts = scans.map(|((_, result), count)| (*result, *count)).collect();
     let mut starts = Measure::counter("akash_provider_scan_starts", "Started scans by kind and reason");
     for (kind, by_reason) in [
         ("full", &counts.engine.full_scans),

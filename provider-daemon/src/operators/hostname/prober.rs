@@ -27,18 +27,20 @@ const BODY_MAX: usize = 4_096;
 
 /// HTTP/1.1 client with one connection per request. Does not follow redirects.
 #[derive(Clone)]
-pub(super) struct Http {
+pub(super) struct ProbeClient {
     /// TLS client; `None` without trusted certificate authorities.
     tls: Option<TlsConnector>,
 }
 
-impl std::fmt::Debug for Http {
+impl std::fmt::Debug for ProbeClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http").field("tls", &self.tls.is_some()).finish()
+        f.debug_struct("ProbeClient")
+            .field("tls", &self.tls.is_some())
+            .finish()
     }
 }
 
-impl Http {
+impl ProbeClient {
     /// Creates a client that trusts the certificate authorities of the system.
     pub(super) fn new() -> Self {
         let mut roots = rustls::RootCertStore::empty();
@@ -63,7 +65,7 @@ impl Http {
 }
 
 #[async_trait]
-impl Prober for Http {
+impl Prober for ProbeClient {
     async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         let stream = within("connection", TcpStream::connect(question.address)).await?;
         if !question.is_tls {
@@ -162,8 +164,8 @@ mod tests {
         }
     }
 
-    fn http() -> Http {
-        Http::trusting(rustls::RootCertStore::empty())
+    fn http() -> ProbeClient {
+        ProbeClient::trusting(rustls::RootCertStore::empty())
     }
 
     #[tokio::test]
@@ -243,7 +245,7 @@ mod tests {
         }));
         let mut roots = rustls::RootCertStore::empty();
         roots.add(der).unwrap();
-        let http = Http::trusting(roots);
+        let http = ProbeClient::trusting(roots);
         assert_eq!(http.ask(&question(at, true)).await.unwrap().status, 204);
         let other = ProbeRequest {
             hostname: "bank.example.com".to_owned(),
@@ -251,9 +253,9 @@ mod tests {
         };
         let why = http.ask(&other).await.unwrap_err();
         assert!(why.contains("certificate"), "{why}");
-        if let Http { tls: Some(_) } = Http::new() {
+        if let ProbeClient { tls: Some(_) } = ProbeClient::new() {
             assert!(
-                Http::new()
+                ProbeClient::new()
                     .ask(&question(at, true))
                     .await
                     .unwrap_err()

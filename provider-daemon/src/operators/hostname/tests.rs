@@ -17,7 +17,10 @@ fn process() -> Arc<Process<HostnameOperator>> {
         std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
     });
     let client = Client::new(silent, "default");
-    let operator = HostnameOperator::start(&WriteClient::without_election(client), Options::default());
+    let operator = HostnameOperator::start(
+        &WriteClient::without_election(client),
+        HostnameOperatorOptions::default(),
+    );
     Arc::new(Process::new(operator, None))
 }
 

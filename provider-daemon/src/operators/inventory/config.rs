@@ -19,14 +19,14 @@ use std::path::PathBuf;
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum RulesSource {
     /// File that is read periodically.
     File(PathBuf),
     /// Name and value of the flag.
     Inline(&'static str, String),
 }
 
-impl Source {
+impl RulesSource {
     /// Creates the source from a flag value. A value that ends with `yaml` is a path; any other value is the
     /// content.
     pub(super) fn from_flag(flag: &'static str, given: &str) -> Self {
@@ -60,7 +60,7 @@ impl Source {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct RulesFile {
     version: Spanned<String>,
     cluster_storage: Option<Vec<String>>,
     exclude: Option<Exclude>,
@@ -82,7 +82,7 @@ struct NodeStorage {
 }
 
 fn read(text: &str) -> Result<Rules, String> {
-    let text: Text = serde_saphyr::from_str(text).map_err(|error| yaml_error(&error))?;
+    let text: RulesFile = serde_saphyr::from_str(text).map_err(|error| yaml_error(&error))?;
     let fault = |at: &Spanned<String>, key: &str, why: &str| {
         format!("line {}: `{key}` {:?} {why}", at.referenced.line(), at.value)
     };
@@ -141,7 +141,11 @@ mod tests {
 
     #[test]
     fn invalid_rules_are_reported_with_line_and_key() {
-        let wrong = |text: &str| Source::Inline("--config", String::new()).rules(text).unwrap_err();
+        let wrong = |text: &str| {
+            RulesSource::Inline("--config", String::new())
+                .rules(text)
+                .unwrap_err()
+        };
         for (text, parts) in [
             (
                 "version: v1\nclusters: []",
@@ -185,20 +189,20 @@ mod tests {
     #[test]
     fn flag_is_a_path_or_the_text_of_the_rules() {
         assert_eq!(
-            Source::from_flag("--config", "/etc/x.yaml"),
-            Source::File("/etc/x.yaml".into())
+            RulesSource::from_flag("--config", "/etc/x.yaml"),
+            RulesSource::File("/etc/x.yaml".into())
         );
         assert_eq!(
-            Source::from_flag("--config", "version: v1"),
-            Source::Inline("--config", "version: v1".to_owned())
+            RulesSource::from_flag("--config", "version: v1"),
+            RulesSource::Inline("--config", "version: v1".to_owned())
         );
-        let missing = Source::from_flag("--config", "/nowhere/rules.yaml")
+        let missing = RulesSource::from_flag("--config", "/nowhere/rules.yaml")
             .text()
             .unwrap_err();
         assert!(missing.starts_with("/nowhere/rules.yaml: "), "{missing}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long.yaml");
         std::fs::write(&path, vec![b'#'; BYTES_MAX as usize + 1]).unwrap();
-        assert!(Source::File(path).text().unwrap_err().contains("longer"));
+        assert!(RulesSource::File(path).text().unwrap_err().contains("longer"));
     }
 }

@@ -18,7 +18,7 @@ use url::Url;
 const FILE_NAME: &str = "gpus.json";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum GpuListSource {
     File(PathBuf),
     Network(Url),
     /// No GPU list. The operator uses only the GPU models in node labels.
@@ -41,19 +41,19 @@ pub(super) struct ListStatus {
 
 #[derive(Debug)]
 pub(super) struct List {
-    source: Source,
+    source: GpuListSource,
     path: Option<PathBuf>,
     every: Duration,
     status: Mutex<ListStatus>,
 }
 
 impl List {
-    pub(super) fn new(source: Source, folder: Option<&Path>, every: Duration) -> Self {
+    pub(super) fn new(source: GpuListSource, folder: Option<&Path>, every: Duration) -> Self {
         let from = match &source {
-            Source::File(path) => path.display().to_string(),
+            GpuListSource::File(path) => path.display().to_string(),
             // A URL may contain a password, which is omitted.
-            Source::Network(url) => format!("{}{}", url.host_str().unwrap_or_default(), url.path()),
-            Source::Nowhere => "nowhere".to_owned(),
+            GpuListSource::Network(url) => format!("{}{}", url.host_str().unwrap_or_default(), url.path()),
+            GpuListSource::Nowhere => "nowhere".to_owned(),
         };
         let status = ListStatus {
             from,
@@ -97,9 +97,9 @@ impl List {
 
     async fn ask(&self) -> Result<Option<Vec<u8>>, String> {
         match &self.source {
-            Source::Nowhere => Ok(None),
-            Source::File(path) => files::bytes(path, BYTES_MAX as u64).map(Some),
-            Source::Network(url) => download(url, BYTES_MAX).await.map(Some),
+            GpuListSource::Nowhere => Ok(None),
+            GpuListSource::File(path) => files::bytes(path, BYTES_MAX as u64).map(Some),
+            GpuListSource::Network(url) => download(url, BYTES_MAX).await.map(Some),
         }
     }
 

@@ -54,11 +54,11 @@ fn processor(seen: &Processor) -> wire::CpuInfo {
 
 pub(super) fn in_json(cluster: &wire::Cluster, is_pretty: bool) -> Vec<u8> {
     #[derive(Serialize)]
-    struct Body {
+    struct ClusterJson {
         nodes: Vec<Value>,
         storage: Vec<Value>,
     }
-    let body = Body {
+    let body = ClusterJson {
         nodes: cluster.nodes.iter().map(node).collect(),
         storage: cluster.storage.iter().map(storage).collect(),
     };

@@ -71,13 +71,17 @@ pub(super) fn recorded_node() -> Value {
 }
 
 pub(super) fn process(client: &Client, rules: Rules) -> Arc<InventoryProcess> {
-    let options = Options {
+    let options = InventoryOperatorOptions {
         rules,
-        ..Options::default()
+        ..InventoryOperatorOptions::default()
     };
     Arc::new(InventoryProcess {
         operator: InventoryOperator::start(&WriteClient::without_election(client.clone()), options),
-        list: Arc::new(List::new(list::Source::Nowhere, None, Duration::from_secs(1))),
+        list: Arc::new(List::new(
+            list::GpuListSource::Nowhere,
+            None,
+            Duration::from_secs(1),
+        )),
         rules: Mutex::default(),
         source: None,
         grpc: Mutex::new(None),
@@ -154,7 +158,7 @@ async fn changed_rules_apply_and_invalid_rules_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.yaml");
     std::fs::write(&path, "version: v1").unwrap();
-    let source = config::Source::File(path.clone());
+    let source = config::RulesSource::File(path.clone());
     let (mut text, rules) = first_rules("--config", Some(&source)).unwrap();
     let process = process(&of_nodes(vec![recorded_node()]), rules);
     assert_eq!(counted(&process).await.metrics().nodes.len(), 1);
@@ -187,7 +191,7 @@ async fn changed_rules_apply_and_invalid_rules_do_not() {
     assert!(
         first_rules(
             "--config",
-            Some(&config::Source::Inline("--config", "version: x".to_owned()))
+            Some(&config::RulesSource::Inline("--config", "version: x".to_owned()))
         )
         .is_err(),
         "invalid rules fail the start"

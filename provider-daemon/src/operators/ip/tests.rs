@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::operators::process::{Process, router};
-use akash_provider_k8s::operators::ip::Options;
+use akash_provider_k8s::operators::ip::IpOperatorOptions;
 use akash_provider_k8s::write_client::WriteClient;
 use http::Request;
 use http_body_util::BodyExt;
@@ -15,7 +15,7 @@ const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
 const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 
 fn process_of(client: &Client) -> Arc<Process<IpOperator>> {
-    let options = Options::new(PROVIDER.parse().unwrap());
+    let options = IpOperatorOptions::new(PROVIDER.parse().unwrap());
     Arc::new(Process::new(
         IpOperator::start(&WriteClient::without_election(client.clone()), options),
         None,

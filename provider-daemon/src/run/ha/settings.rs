@@ -44,7 +44,7 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
 
 /// Hashes of the settings that all instances must share, by flag name. Changed files are hashed again.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(super) struct SharedSettings {
     hashes: BTreeMap<String, String>,
     files: Vec<WatchedFile>,
 }
@@ -57,7 +57,7 @@ struct WatchedFile {
     stamp: Option<Stamp>,
 }
 
-impl Settings {
+impl SharedSettings {
     pub(super) fn new(args: &RunArgs, config: &Config) -> Self {
         let of_config = [
             ("provider", config.provider.to_string()),
@@ -149,14 +149,14 @@ mod tests {
     use akash_provider_core::election::{PAYLOAD_MAX, RecordPayload};
     use clap::Parser;
 
-    fn settings(words: &[&str]) -> Settings {
+    fn settings(words: &[&str]) -> SharedSettings {
         let all = [&["provider-daemon", "run"][..], words].concat();
         let Command::Run(args) = Cli::try_parse_from(all).unwrap().command else {
             panic!("expected `run`")
         };
         let provider = akash_provider_core::types::Address::from_bytes(&[7; 20]).unwrap();
         let config = crate::commands::run_config::config(&args, provider, "test").unwrap();
-        Settings::new(&args, &config)
+        SharedSettings::new(&args, &config)
     }
 
     fn differs(words: &[&str]) -> Vec<String> {

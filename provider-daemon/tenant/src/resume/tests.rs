@@ -13,7 +13,7 @@ fn words(new_messages: &NewMessages) -> Vec<&str> {
 }
 
 /// Adds log lines of one pod to the history. Returns the printed lines.
-fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
+fn come(printed: &mut PrintedMessages, now: Instant, lines: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for text in lines {
         let new_messages = printed.add(line("web-1", text), now);
@@ -26,7 +26,7 @@ fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
 /// `replay`.
 fn after(before: &[&str], replay: &[&str], from_start: bool) -> Vec<String> {
     let now = Instant::now();
-    let mut printed = History::lines(from_start);
+    let mut printed = PrintedMessages::lines(from_start);
     assert_eq!(
         come(&mut printed, now, before),
         before,
@@ -84,7 +84,7 @@ fn does_not_print_older_lines_than_requested() {
 #[test]
 fn distinguishes_pods_and_prints_new_ones_immediately() {
     let now = Instant::now();
-    let mut printed = History::lines(true);
+    let mut printed = PrintedMessages::lines(true);
     for pod in ["a", "b"] {
         assert_eq!(words(&printed.add(line(pod, "x"), now)), ["x"]);
     }
@@ -99,7 +99,7 @@ fn distinguishes_pods_and_prints_new_ones_immediately() {
 #[test]
 fn limits_the_buffer_time_of_a_busy_service() {
     let begin = Instant::now();
-    let mut printed = History::lines(true);
+    let mut printed = PrintedMessages::lines(true);
     come(&mut printed, begin, &["1"]);
     printed.reopen();
     let mut now = begin;
@@ -115,7 +115,7 @@ fn limits_the_buffer_time_of_a_busy_service() {
 #[test]
 fn limits_the_history_and_reports_gaps() {
     let now = Instant::now();
-    let mut printed = History::lines(true);
+    let mut printed = PrintedMessages::lines(true);
     for number in 0..=HISTORY_MAX {
         come(&mut printed, now, &[&number.to_string()]);
     }
@@ -132,7 +132,9 @@ fn limits_the_history_and_reports_gaps() {
     for pod in 0..2 * PODS_MAX {
         printed.add(line(&pod.to_string(), "x"), now);
     }
-    let History::Lines(lines) = &printed else { panic!() };
+    let PrintedMessages::Lines(lines) = &printed else {
+        panic!()
+    };
     assert_eq!(lines.pods.len(), PODS_MAX);
 }
 
@@ -140,9 +142,9 @@ fn limits_the_history_and_reports_gaps() {
 fn prints_repeated_events_once_and_later_ones_each_time() {
     let now = Instant::now();
     let event = |note: &str| Json::Null.with("note", Json::Text(note.to_owned()));
-    let mut printed = History::events();
+    let mut printed = PrintedMessages::events();
     let is_printed =
-        |printed: &mut History, note: &str, now| !printed.add(event(note), now).messages.is_empty();
+        |printed: &mut PrintedMessages, note: &str, now| !printed.add(event(note), now).messages.is_empty();
     assert!(is_printed(&mut printed, "pulled", now));
     printed.reopen();
     assert!(!is_printed(&mut printed, "pulled", now));

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
-use testbed::Cluster;
+use testbed::Testbed;
 
 /// Key of the extra user field with the token id.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
@@ -22,7 +22,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn start(cluster: &Cluster, tokens: &[String; 2]) -> Self {
+    pub(crate) fn start(cluster: &Testbed, tokens: &[String; 2]) -> Self {
         let path = cluster.audit_log();
         let from = std::fs::read_to_string(&path).map_or(0, |text| text.len());
         Self {

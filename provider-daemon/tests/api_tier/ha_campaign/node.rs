@@ -1,13 +1,13 @@
 //! Capacity for a cluster without a real node.
 
 use serde_json::json;
-use testbed::{Cluster, Component};
+use testbed::{Component, Testbed};
 
 /// Node with enough capacity for all orders, deleted on drop.
-pub(crate) struct LargeNode<'a>(&'a Cluster);
+pub(crate) struct LargeNode<'a>(&'a Testbed);
 
 impl<'a> LargeNode<'a> {
-    pub(crate) fn new(cluster: &'a Cluster) -> Self {
+    pub(crate) fn new(cluster: &'a Testbed) -> Self {
         let node = Self(cluster);
         // Without controllers a namespace of an earlier test would never end.
         let left = [

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use testbed::Cluster;
+use testbed::Testbed;
 
 /// Holder and term in the election record, with the time of the read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn start(cluster: &Cluster, name: &str) -> Self {
+    pub(crate) fn start(cluster: &Testbed, name: &str) -> Self {
         let line =
             "jsonpath={.metadata.name} {.spec.leaseTransitions} holder={.spec.holderIdentity}{\"\\n\"}";
         let mut child = Command::new(cluster.program("kubectl"))

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use testbed::{Cluster, Tier};
+use testbed::{Testbed, Tier};
 
 const LEASE: Duration = Duration::from_secs(4);
 /// Number of services. A deployment with many services is probably still in progress when the signal suspends
@@ -58,7 +58,7 @@ fn sdl_text(version: u32) -> String {
 /// Two daemons, a tenant, and the versions of one deployment.
 struct SuspendedDeploy<'a> {
     world: World<'a>,
-    cluster: &'a Cluster,
+    cluster: &'a Testbed,
     tenant: Tenant,
 }
 
@@ -130,7 +130,7 @@ impl SuspendedDeploy<'_> {
 }
 
 /// Waits until the audit log contains a write of a Deployment after the position `from`.
-fn first_write(cluster: &Cluster, from: u64) {
+fn first_write(cluster: &Testbed, from: u64) {
     let mut log = File::open(cluster.audit_log()).unwrap();
     log.seek(SeekFrom::Start(from)).unwrap();
     let (mut text, deadline) = (String::new(), Instant::now() + Duration::from_secs(60));
@@ -141,7 +141,7 @@ fn first_write(cluster: &Cluster, from: u64) {
     }
 }
 
-fn suspended_leader_overwrites_nothing(cluster: &Cluster, drift: &str) {
+fn suspended_leader_overwrites_nothing(cluster: &Testbed, drift: &str) {
     let _node = LargeNode::new(cluster);
     let mut world = World::new(cluster, LEASE, false);
     // A call that is interrupted by the suspension must not end by its timeout.
@@ -206,7 +206,7 @@ fn suspended_leader_overwrites_nothing(cluster: &Cluster, drift: &str) {
 
 #[test]
 fn leader_suspended_during_a_deploy_does_not_overwrite_the_next_version() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     // With `heal`, the next leader could hide an old write. The campaign `ha` tests both.

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use testbed::{Cluster, Redis, free_port};
+use testbed::{Redis, Testbed, free_port};
 
 const BLOCK: Duration = Duration::from_millis(500);
 const NODE_PORT: u16 = 26657;
@@ -55,7 +55,7 @@ impl Server {
 
 /// Two daemons with a common chain, cluster, bus and network.
 pub(crate) struct World<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a Testbed,
     pub(super) stage: Stage,
     pub(super) room: Room,
     faketime: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub(crate) struct World<'a> {
 impl<'a> World<'a> {
     /// Starts the chain and the network, and also a bus if `has_bus` is true. `lease` is the election lease
     /// duration.
-    pub(crate) fn new(cluster: &'a Cluster, lease: Duration, has_bus: bool) -> Self {
+    pub(crate) fn new(cluster: &'a Testbed, lease: Duration, has_bus: bool) -> Self {
         let mut stage = Stage::new("ha-campaign", true);
         stage.start_node(Some(BLOCK));
         let room = Room::new();

@@ -11,7 +11,7 @@ use akash_provider_chain::proto::cosmos::base::tendermint::v1beta1::{
 };
 use akash_provider_chain::proto::cosmos::tx::v1beta1::BroadcastTxRequest;
 use akash_provider_chain::proto::tendermint::types::Block;
-use akash_provider_chain::{Fault, Limits, Raw};
+use akash_provider_chain::{EndpointLimits, Fault, Raw};
 use bytes::Bytes;
 use fault_proxy::{Faults, Proxy};
 use http::uri::PathAndQuery;
@@ -87,7 +87,7 @@ async fn each_grpc_fault_has_its_documented_effect() {
     assert!(gone.message().contains("version does not exist"), "{gone}");
     assert_eq!(params(Some(newest - 2)).await.unwrap().1, newest - 2);
     let nodes = [proxy.url()];
-    let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
+    let client = Endpoints::new(&nodes, CHAIN, EndpointLimits::default()).unwrap();
     let gone = client.query(&QueryParamsRequest {}, Some(3)).await.unwrap_err();
     assert!(matches!(gone.fault, Fault::Pruned(_)), "{gone}");
 
@@ -119,7 +119,7 @@ async fn grpc_fault_changes_what_node_reports_about_itself() {
     assert_eq!(block_height(latest().await), newest, "the response is unchanged");
     proxy.set(Faults { lag: 4, ..none });
     let nodes = [proxy.url()];
-    let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
+    let client = Endpoints::new(&nodes, CHAIN, EndpointLimits::default()).unwrap();
     let block = async |height: u64| {
         let height = height.try_into().unwrap();
         client.query(&GetBlockByHeightRequest { height }, None).await

@@ -3,7 +3,7 @@
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height, until, us};
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Limits, Reader};
+use akash_provider_chain::{EndpointLimits, Reader};
 use akash_provider_core::chain::ChainQuery;
 use fault_proxy::{Control, Faults, Proxy};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ async fn each_fault_has_its_documented_effect() {
     assert_eq!(number(&status().await, "latest_block_height"), newest - 4);
     let later = raw(&proxy, "block_results", json!({"height": newest.to_string()})).await;
     assert!(later.contains("must be less than or equal to"), "{later}");
-    let reader = |url: String| Reader::new(Endpoints::new(&[url], CHAIN, Limits::default()).unwrap());
+    let reader = |url: String| Reader::new(Endpoints::new(&[url], CHAIN, EndpointLimits::default()).unwrap());
     let behind = reader(proxy.url()).snapshot(&us()).await.unwrap();
     assert_eq!(behind.height, newest - 4);
 
@@ -126,7 +126,7 @@ async fn fault_changes_what_node_reports_about_itself() {
     let proxy = Proxy::start(&authority(&net.rpc_url()), 3).await.unwrap();
     let none = Faults::default();
     let is_well = async || {
-        let endpoints = Endpoints::new(&[proxy.url()], CHAIN, Limits::default()).unwrap();
+        let endpoints = Endpoints::new(&[proxy.url()], CHAIN, EndpointLimits::default()).unwrap();
         let asked = Reader::new(endpoints.clone()).params().await;
         (
             asked.is_ok(),

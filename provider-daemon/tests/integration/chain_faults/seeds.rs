@@ -11,7 +11,7 @@ use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, BidState, CloseReason, Msg, OrderState};
 use akash_provider_devnet::Devnet;
-use fault_proxy::{Faults, Pipe, Proxy};
+use fault_proxy::{Faults, Proxy, TlsProxy};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +129,7 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
 struct Endpoints {
     /// Proxies, with the faults that apply outside of the time `STORM`.
     proxies: Vec<(Proxy, Faults)>,
-    pipe: Option<Pipe>,
+    pipe: Option<TlsProxy>,
 }
 
 impl Endpoints {
@@ -153,7 +153,7 @@ impl Endpoints {
             proxies.push((proxy, Faults::default()));
         }
         let pipe = match seed % 3 {
-            0 => Some(Pipe::start(&grpc, seed).await.unwrap()),
+            0 => Some(TlsProxy::start(&grpc, seed).await.unwrap()),
             _ => None,
         };
         let ways = Self { proxies, pipe };

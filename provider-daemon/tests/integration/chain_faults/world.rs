@@ -3,7 +3,7 @@
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
-use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
+use akash_provider_chain::{AkashClient, ClientSettings, EndpointLimits, FollowerSettings};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
@@ -160,14 +160,14 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
         signer: Some(TxSigner::new(key(), LeadershipGate::new(true))),
-        limits: Limits {
+        limits: EndpointLimits {
             response_time: Duration::from_millis(1500),
             connect_time: Duration::from_millis(500),
             health_age: Duration::from_millis(500),
             attempts: 4,
-            ..Limits::default()
+            ..EndpointLimits::default()
         },
-        follower: Settings {
+        follower: FollowerSettings {
             ping_interval: Duration::from_millis(200),
             read_deadline: Duration::from_millis(1000),
             poll_interval: Duration::from_millis(100),

@@ -2,7 +2,7 @@
 
 use crate::run::tenant::url;
 use crate::stage::{ADDRESS, Running, Stage, WORDS, until};
-use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, RENEW_BEFORE, Usage};
+use akash_provider_chain::cert::{CertUsage, KeyFile, KeyFiles, OwnCertificate, RENEW_BEFORE};
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_core::types::Address;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn certificate_is_renewed_before_expiry() {
     stage.start_node(FAST);
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let owner: Address = ADDRESS.parse().unwrap();
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["localhost".to_owned()],
     };
     let made = UNIX_EPOCH.elapsed().unwrap() + RENEW_BEFORE + RUNS - VALIDITY;

@@ -1,7 +1,7 @@
 //! `doctor`: an installation without a failure, and each failure with its remedy.
 
 use crate::stage::{ADDRESS, PRICES, Stage, WORDS};
-use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, KeyFile, KeyFiles, OwnCertificate};
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::MarketConfig;
@@ -52,7 +52,7 @@ fn equip(stage: &Stage, owner: &Address) {
 /// certificate on the chain.
 pub(super) fn certify(stage: &Stage, created: Duration, is_published: bool) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec!["localhost".to_owned()],
     };
     let own = OwnCertificate::make(key.address(), &usage, created).unwrap();

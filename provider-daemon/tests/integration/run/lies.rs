@@ -5,7 +5,7 @@
 
 use crate::http::curl;
 use crate::stage::{ADDRESS, Running, Stage, TENANT, until};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use fault_proxy::{Faults, Lie, Proxy};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -80,7 +80,7 @@ impl Case {
                 let url = output.split("gateway at ").nth(1).unwrap();
                 let url = url.split(',').next().unwrap();
                 let (owner, now) = (TENANT.parse().unwrap(), UNIX_EPOCH.elapsed().unwrap());
-                let own = OwnCertificate::make(&owner, &Usage::Client, now).unwrap();
+                let own = OwnCertificate::make(&owner, &CertUsage::Client, now).unwrap();
                 let published = stage.chain.market(|market| market.execute(&own.publish()));
                 published.unwrap();
                 let file = |name: &str, bytes: &[u8]| {

@@ -8,7 +8,7 @@ use akash_provider_core::market::TenantMsg;
 use futures::FutureExt;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
-use provider_daemon::supervise::{Part, PartFailed, Policy, Supervisor};
+use provider_daemon::supervise::{Part, PartFailed, RestartPolicy, Supervisor};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -278,7 +278,7 @@ fn exit_code_names_the_failed_part() {
     }
     let program = std::env::current_exe().unwrap();
     // A part with unlimited restarts never ends the process.
-    let is_limited = |part: &Part| part.policy() != Policy::UNLIMITED;
+    let is_limited = |part: &Part| part.policy() != RestartPolicy::UNLIMITED;
     for part in Part::ALL.into_iter().filter(is_limited) {
         let child = Command::new(&program)
             .args(["--exact", "run::lifecycle::exit_code_names_the_failed_part"])

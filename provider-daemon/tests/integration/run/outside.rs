@@ -6,7 +6,7 @@ use crate::http::curl;
 use crate::run::served::Served;
 use crate::run::tenant::WORDS;
 use crate::stage::{ADDRESS, TENANT};
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_core::types::{Address, Msg};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
@@ -273,7 +273,7 @@ fn schemathesis(served: &Served) {
 
 /// Creates a certificate that the test treats as issued by a public authority.
 fn public_certificate(folder: &Path) -> OwnCertificate {
-    let usage = Usage::Server {
+    let usage = CertUsage::Server {
         domains: vec![PUBLIC.to_owned()],
     };
     let made = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);

@@ -8,7 +8,7 @@ use clap::Parser;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use provider_daemon::args::{self, Cli, Output};
-use provider_daemon::dev::{DevGateway, Tenant, World};
+use provider_daemon::dev::{DevGateway, SimulatedTenant, World};
 use provider_daemon::printer::Printer;
 use provider_daemon::trial;
 use std::io::{BufRead, BufReader};
@@ -229,7 +229,7 @@ async fn first_request_of_the_sdk_works() {
     let world = Arc::new(world.await.unwrap());
     let gateway = DevGateway::start(&args, &world, &printer, shutdown.clone()).await;
     let gateway = gateway.unwrap().unwrap();
-    let tenant = Tenant::new(&world, &printer, 0, 1, sdl).unwrap();
+    let tenant = SimulatedTenant::new(&world, &printer, 0, 1, sdl).unwrap();
     assert_eq!(tenant.play(false).await.problem, None);
     let client = Client::new(gateway.address()).bearer(gateway.token());
     let status = client.get("/lease/1/1/1/status").await;

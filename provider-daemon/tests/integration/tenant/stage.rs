@@ -2,7 +2,7 @@
 //! program.
 
 use crate::environment::without_settings;
-use akash_provider_chain::cert::{OwnCertificate, Usage};
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::Config;
 use akash_provider_core::bus::LocalBus;
@@ -20,7 +20,7 @@ use akash_provider_core::types::{
 };
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use akash_provider_gateway::auth::memory::InMemory;
-use akash_provider_gateway::{Gateway, Ports, Settings};
+use akash_provider_gateway::{Gateway, GatewayBackends, GatewaySettings};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn coin() -> Coin {
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
-    let own = OwnCertificate::make(account, &Usage::Server { domains }, now).unwrap();
+    let own = OwnCertificate::make(account, &CertUsage::Server { domains }, now).unwrap();
     chain.market(|market| market.execute(&own.publish()).unwrap());
     own
 }
@@ -182,12 +182,16 @@ impl Stage {
     }
 
     /// Starts a provider as [`Self::provider`] does, with gateway settings changed by `change`.
-    pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> RunningProvider {
+    pub(crate) fn provider_with(
+        &self,
+        seed: u8,
+        change: impl FnOnce(&mut GatewaySettings),
+    ) -> RunningProvider {
         let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
         self.register(&address, "https://localhost:1");
         let own = certificate(&self.chain, &address);
         let cluster = MemoryCluster::new(Facets::default());
-        let mut settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        let mut settings = GatewaySettings::at("127.0.0.1:0".parse().unwrap());
         change(&mut settings);
         let started = self.start(&address, &cluster, &own, settings);
         let (url, handle, stop_gateway, stop, gateway) = self.runtime.block_on(started);
@@ -209,7 +213,7 @@ impl Stage {
         address: &Address,
         cluster: &MemoryCluster,
         own: &OwnCertificate,
-        settings: Settings,
+        settings: GatewaySettings,
     ) -> (
         String,
         ProviderHandle,
@@ -233,7 +237,7 @@ impl Stage {
         let stop = CancellationToken::new();
         tokio::spawn(provider.run(stop.clone()));
         handle.wait_ready().await.unwrap();
-        let ports = Ports {
+        let ports = GatewayBackends {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
             chain: Arc::new(self.chain.clone()),
@@ -392,13 +396,13 @@ impl RunningProvider {
 
     /// Starts the gateway at another address, and registers the address.
     pub(crate) fn start_gateway(&mut self, stage: &Stage) {
-        let ports = Ports {
+        let ports = GatewayBackends {
             handle: self.handle.clone(),
             cluster: Arc::new(self.cluster.clone()),
             chain: Arc::new(stage.chain.clone()),
             memory: Arc::new(InMemory::default()),
         };
-        let settings = Settings::at("127.0.0.1:0".parse().unwrap());
+        let settings = GatewaySettings::at("127.0.0.1:0".parse().unwrap());
         let binding = Gateway::bind(self.address.clone(), ports, &self.own, settings);
         let gateway = stage.runtime.block_on(binding).unwrap();
         self.url = format!("https://{}", gateway.address().unwrap());

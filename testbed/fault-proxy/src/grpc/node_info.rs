@@ -3,9 +3,9 @@
 
 use super::{HEIGHT, KIND, MESSAGE, STATUS};
 use crate::faults::Faults;
-use crate::http::{Body, whole};
+use crate::http::{ProxyBody, whole};
 use crate::rpc::UNSUPPORTED;
-use crate::view::View;
+use crate::view::BlockRange;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
@@ -108,7 +108,7 @@ pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     }
 }
 
-pub(super) fn response(message: Bytes, height: u64) -> Response<Body> {
+pub(super) fn response(message: Bytes, height: u64) -> Response<ProxyBody> {
     let trailers = HeaderMap::from_iter([(STATUS, OK)]);
     let body = whole(message).with_trailers(ready(Some(Ok(trailers))));
     let mut answer = Response::new(body.boxed());
@@ -118,7 +118,7 @@ pub(super) fn response(message: Bytes, height: u64) -> Response<Body> {
 }
 
 /// Returns an error response.
-pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
+pub(super) fn refused(status: HeaderValue, text: String) -> Response<ProxyBody> {
     let mut answer = Response::new(whole(Bytes::new()));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, KIND);
@@ -132,10 +132,13 @@ pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }
 
-impl View {
+impl BlockRange {
     /// Changes a block request so that the upstream node returns the block of the simulated node. Returns an
     /// error response if the simulated node does not have the block.
-    pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
+    pub(super) async fn block(
+        &self,
+        request: &mut Request<ProxyBody>,
+    ) -> io::Result<Option<Response<ProxyBody>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.height).unwrap_or(i64::MAX);
             // Both requests have responses of the same type.

@@ -1,7 +1,7 @@
 //! False gas and prices of nodes: ceilings limit the cost, and the status reports the reason of the delay.
 
 use super::*;
-use crate::gas::Scope;
+use crate::gas::CeilingScope;
 
 /// False amount of gas that a node reports. With this amount, the fee of a bid is 1,500 AKT.
 const LIE: u64 = 50_000_000_000;
@@ -83,7 +83,10 @@ fn gas_limit_never_exceeds_the_ceiling() {
 #[test]
 fn transaction_above_the_fee_ceiling_waits_for_a_lower_price() {
     let mut config = PlannerConfig::new(CHAIN);
-    config.gas.ceilings.change(Scope::Close, |most| most.fee = 20_000);
+    config
+        .gas
+        .ceilings
+        .change(CeilingScope::Close, |most| most.fee = 20_000);
     let mut world = World::new(1, Faults::default(), config);
     world.node.price_scaled = 500_000_000_000_000_000;
     let close = Node::close(&world.node.lease(1));
@@ -102,7 +105,10 @@ fn transaction_above_the_fee_ceiling_waits_for_a_lower_price() {
 fn bids_leave_a_part_of_the_hourly_ceiling_for_closes() {
     let mut config = PlannerConfig::new(CHAIN);
     // The fee of a bid or a close is 3,750.
-    config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
+    config
+        .gas
+        .ceilings
+        .change(CeilingScope::Hour, |most| most.fee = 20_000);
     let mut world = World::new(1, Faults::default(), config);
     let leases: Vec<BidId> = (11..=13).map(|d| world.node.lease(d)).collect();
     let bids: Vec<Msg> = (1..=6).map(|d| world.node.bid(&world.node.order(d))).collect();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// An in-memory store of one record. Each write changes the version.
 #[derive(Debug, Default)]
 struct Store {
-    record: Option<Record>,
+    record: Option<ElectionRecord>,
     version: u64,
 }
 
@@ -28,19 +28,19 @@ impl Store {
         }
     }
 
-    fn carry_out(&mut self, plan: &Plan, lease: Duration) -> Answer {
+    fn carry_out(&mut self, plan: &ElectionStep, lease: Duration) -> Answer {
         let claim = match plan {
-            Plan::Read => return Answer::Read(self.stored()),
-            Plan::Create(claim) if self.record.is_none() => claim,
-            Plan::Replace(claim, version)
+            ElectionStep::Read => return Answer::Read(self.stored()),
+            ElectionStep::Create(claim) if self.record.is_none() => claim,
+            ElectionStep::Replace(claim, version)
                 if self.record.is_some() && *version == self.version.to_string() =>
             {
                 claim
             }
-            Plan::Create(_) | Plan::Replace(..) => return Answer::Failed,
+            ElectionStep::Create(_) | ElectionStep::Replace(..) => return Answer::Failed,
         };
         self.version += 1;
-        self.record = Some(Record {
+        self.record = Some(ElectionRecord {
             holder: claim.holder.clone(),
             lease,
             term: claim.term,
@@ -79,7 +79,7 @@ enum Answer {
 /// A call in progress.
 #[derive(Debug)]
 struct Flight {
-    plan: Plan,
+    plan: ElectionStep,
     begun: Duration,
     carried_out: u64,
     responds_at: u64,
@@ -95,7 +95,7 @@ struct Node {
     wakes: u64,
     flight: Option<Flight>,
     /// Timed-out requests, each with its time of arrival at the store.
-    late: Vec<(u64, Plan)>,
+    late: Vec<(u64, ElectionStep)>,
 }
 
 /// Latencies and faults of the next call of a node.

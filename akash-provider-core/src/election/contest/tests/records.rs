@@ -7,9 +7,9 @@ use crate::election::contest::*;
 #[test]
 fn a_released_record_is_claimed_at_once_with_a_new_term() {
     let mut contest = contestant("me");
-    assert_eq!(contest.plan(ms(0)), Plan::Read);
+    assert_eq!(contest.plan(ms(0)), ElectionStep::Read);
     contest.saw(Some(there(None, 7, "a")), ms(10));
-    let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
+    let ElectionStep::Replace(claim, version) = contest.plan(ms(10)) else {
         panic!("the record is free");
     };
     assert_eq!((claim.term, claim.is_new_term, version.as_str()), (8, true, "va"));
@@ -27,16 +27,16 @@ fn a_holder_without_heartbeats_is_replaced_even_if_labels_change() {
             Some(there(Some("other"), 1, &second.to_string())),
             ms(second * 1_000),
         );
-        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read);
+        assert_eq!(contest.plan(ms(second * 1_000)), ElectionStep::Read);
     }
     for second in 60..74 {
         let mut touched = there(Some("other"), 1, "59");
         touched.version = second.to_string();
         contest.saw(Some(touched), ms(second * 1_000));
-        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read, "{second}");
+        assert_eq!(contest.plan(ms(second * 1_000)), ElectionStep::Read, "{second}");
     }
     assert!(
-        matches!(contest.plan(ms(74_000)), Plan::Replace(claim, version) if claim.term == 2 && version == "73")
+        matches!(contest.plan(ms(74_000)), ElectionStep::Replace(claim, version) if claim.term == 2 && version == "73")
     );
 }
 
@@ -46,8 +46,11 @@ fn values_of_a_record_are_bounded() {
     absurd.record.lease = Duration::from_secs(1 << 40);
     let mut contest = contestant("me");
     contest.saw(Some(absurd), ms(0));
-    assert_eq!(contest.plan(LEASE_DURATION_MAX - ms(1)), Plan::Read);
-    assert!(matches!(contest.plan(LEASE_DURATION_MAX), Plan::Replace(..)));
+    assert_eq!(contest.plan(LEASE_DURATION_MAX - ms(1)), ElectionStep::Read);
+    assert!(matches!(
+        contest.plan(LEASE_DURATION_MAX),
+        ElectionStep::Replace(..)
+    ));
     let timing = Timing {
         lease: Duration::ZERO,
         renew: Duration::from_secs(99),
@@ -71,7 +74,7 @@ fn only_an_own_record_is_released() {
     assert!(
         matches!(
             released,
-            Some(Plan::Replace(
+            Some(ElectionStep::Replace(
                 Claim {
                     holder: None,
                     term: 2,
@@ -93,7 +96,7 @@ fn a_late_created_record_leads_only_after_all_others_have_stopped() {
         let mut contest = contestant("me");
         contest.saw(None, ms(0));
         let plan = contest.plan(ms(0));
-        assert!(matches!(plan, Plan::Create(_)));
+        assert!(matches!(plan, ElectionStep::Create(_)));
         (contest, plan)
     };
     let lease = Timing::default().lease;
@@ -124,7 +127,7 @@ fn stored_state_passes_between_leaders_and_survives_a_deleted_record() {
     theirs.record.payload.state = "theirs".to_owned();
     contest.saw(Some(theirs), ms(0));
     let plan = contest.plan(ms(0));
-    let Plan::Replace(claim, _) = &plan else {
+    let ElectionStep::Replace(claim, _) = &plan else {
         panic!("the record is free");
     };
     assert_eq!(
@@ -136,7 +139,7 @@ fn stored_state_passes_between_leaders_and_survives_a_deleted_record() {
     // The value is still available without the record, or with a record that lacks it.
     contest.saw(Some(there(Some("me"), 5, "c")), ms(2));
     contest.saw(None, ms(3));
-    let Plan::Create(claim) = contest.plan(ms(3)) else {
+    let ElectionStep::Create(claim) = contest.plan(ms(3)) else {
         panic!("the record is missing");
     };
     assert_eq!((claim.payload.state.as_str(), claim.term), ("newer", 6));
@@ -148,7 +151,7 @@ fn an_older_record_does_not_repeat_a_term() {
     let mut contest = contestant("me");
     contest.saw(Some(there(Some("other"), 9, "b")), ms(0));
     contest.saw(Some(there(None, 4, "a")), ms(10));
-    let Plan::Replace(claim, _) = contest.plan(ms(10)) else {
+    let ElectionStep::Replace(claim, _) = contest.plan(ms(10)) else {
         panic!("the record is free");
     };
     assert_eq!(claim.term, 10);
@@ -159,12 +162,12 @@ fn an_own_record_of_an_earlier_term_is_waited_for() {
     let mut contest = contestant("me");
     contest.saw(Some(there(Some("me"), 4, "a")), ms(0));
     assert!(
-        matches!(contest.plan(ms(0)), Plan::Replace(claim, _) if claim.term == 4),
+        matches!(contest.plan(ms(0)), ElectionStep::Replace(claim, _) if claim.term == 4),
         "no later term is known"
     );
     contest.saw(Some(there(Some("other"), 5, "b")), ms(1_000));
     contest.saw(Some(there(Some("me"), 4, "a")), ms(2_000));
-    assert_eq!(contest.plan(ms(2_000)), Plan::Read);
+    assert_eq!(contest.plan(ms(2_000)), ElectionStep::Read);
     let over = ms(2_000) + Timing::default().lease;
-    assert!(matches!(contest.plan(over), Plan::Replace(claim, _) if claim.term == 6));
+    assert!(matches!(contest.plan(over), ElectionStep::Replace(claim, _) if claim.term == 6));
 }

@@ -25,7 +25,7 @@ pub(super) fn candidate(brings_settings: bool) -> Contest {
 #[test]
 fn a_candidate_with_other_settings_leads_after_a_delay() {
     let lease = Timing::default().lease;
-    let begins = |contest: &mut Contest, at: Duration| matches!(contest.plan(at), Plan::Replace(..));
+    let begins = |contest: &mut Contest, at: Duration| matches!(contest.plan(at), ElectionStep::Replace(..));
     let same = [("provider", "1"), ("price", "2"), ("gone", "9")];
     let other = [("provider", "1"), ("price", "8")];
     let foreign = [("provider", "7"), ("price", "2")];
@@ -84,7 +84,7 @@ fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
             let price = if at < last { "2" } else { price };
             contest.saw(Some(heartbeat(at.min(last), price)), ms(at));
         }
-        if matches!(contest.plan(ms(at)), Plan::Replace(..)) {
+        if matches!(contest.plan(ms(at)), ElectionStep::Replace(..)) {
             return at;
         }
         at += 250;
@@ -118,7 +118,7 @@ fn a_leader_writes_its_settings_with_the_next_heartbeat() {
     contest.wrote(&plan, there(Some("me"), 5, "b"), ms(0), ms(1));
     assert!(contest.set_settings(all("9"), ms(2)));
     assert!(!contest.set_settings(all("9"), ms(3)));
-    let Plan::Replace(claim, _) = contest.plan(ms(4)) else {
+    let ElectionStep::Replace(claim, _) = contest.plan(ms(4)) else {
         panic!("the candidate leads");
     };
     assert_eq!(claim.payload.settings, all("9"));

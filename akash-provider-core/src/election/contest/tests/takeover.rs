@@ -46,7 +46,7 @@ impl Run {
             let lost = self.lost.filter(|(at, _)| *at == call).map(|(_, lost)| lost);
             let begun = now;
             if lost != Some(Lost::Request)
-                && let Plan::Replace(claim, version) = &plan
+                && let ElectionStep::Replace(claim, version) = &plan
             {
                 let before = written.clone().unwrap_or_else(|| self.stored(now + self.latency));
                 let mut after = there(claim.holder.as_deref(), claim.term, "standby");
@@ -62,14 +62,14 @@ impl Run {
                 now += self.latency * 2;
                 contest.got_response(self.latency * 2);
                 match &plan {
-                    Plan::Read => contest.saw(Some(stored), now),
+                    ElectionStep::Read => contest.saw(Some(stored), now),
                     _ => contest.wrote(&plan, stored, begun, now),
                 }
             }
             if contest.leads(now).is_some() {
                 break;
             }
-            let claims = plan == Plan::Read && !matches!(contest.plan(now), Plan::Read);
+            let claims = plan == ElectionStep::Read && !matches!(contest.plan(now), ElectionStep::Read);
             if lost.is_some() || !claims {
                 now += contest.pause(now);
             }

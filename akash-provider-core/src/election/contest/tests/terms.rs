@@ -27,7 +27,7 @@ fn a_forged_term_is_not_used_and_replaces_no_leader() {
             );
             assert_eq!(
                 contest.plan(ms(second * 1_000)),
-                Plan::Read,
+                ElectionStep::Read,
                 "{forged} after {last_term}"
             );
         }
@@ -37,17 +37,17 @@ fn a_forged_term_is_not_used_and_replaces_no_leader() {
             "after {last_term}"
         );
         let free = ms(59_000) + lease;
-        assert_eq!(contest.plan(free - ms(1)), Plan::Read);
+        assert_eq!(contest.plan(free - ms(1)), ElectionStep::Read);
         let plan = contest.plan(free);
         assert!(
-            matches!(&plan, Plan::Replace(claim, _) if claim.term == next && claim.is_new_term),
+            matches!(&plan, ElectionStep::Replace(claim, _) if claim.term == next && claim.is_new_term),
             "{plan:?}"
         );
         // A forged record with this instance as the holder is not a leadership of this instance.
         let mut contest = contestant("me").after_term(last_term);
         contest.saw(Some(there(Some("me"), forged, "a")), ms(0));
         assert_eq!(
-            contest.plan(ms(0)) == Plan::Read,
+            contest.plan(ms(0)) == ElectionStep::Read,
             !plausible,
             "{forged} after {last_term}"
         );
@@ -66,7 +66,7 @@ fn a_leader_continues_its_term_and_repairs_a_forged_record() {
         assert_eq!(contest.leads(ms(20)).map(|(term, _)| term), Some(8));
         let plan = contest.plan(ms(20));
         assert!(
-            matches!(&plan, Plan::Replace(claim, _) if claim.term == 8 && !claim.is_new_term),
+            matches!(&plan, ElectionStep::Replace(claim, _) if claim.term == 8 && !claim.is_new_term),
             "{plan:?}"
         );
         // A store that returns a forged term does not change the term of the leader.

@@ -46,7 +46,7 @@ fn request(
     now: Mono,
     lease: &LeaseId,
     destroys_nothing: bool,
-) -> Decision {
+) -> BreakerDecision {
     let request = CloseRequest {
         lease,
         is_over: false,
@@ -59,7 +59,7 @@ fn request(
     breaker.request(config, now, 0, &request)
 }
 
-fn decisions(allowed: u32, owners: &[u8]) -> Vec<Decision> {
+fn decisions(allowed: u32, owners: &[u8]) -> Vec<BreakerDecision> {
     let config = config(allowed);
     let mut breaker = open(&config);
     let decide = |(dseq, number): (u64, &u8)| {
@@ -71,7 +71,7 @@ fn decisions(allowed: u32, owners: &[u8]) -> Vec<Decision> {
 
 #[test]
 fn trips_for_one_owner_alone_and_for_all_after_second_owner() {
-    use Decision::{Granted, Held, Tripped, TrippedFor};
+    use BreakerDecision::{Granted, Held, Tripped, TrippedFor};
     let three = [Granted; 3];
     assert_eq!(decisions(3, &[1; 5])[3..], [TrippedFor(4), Held]);
     assert_eq!(
@@ -131,7 +131,7 @@ fn release_of_one_owner_affects_that_owner_only() {
     breaker.start(&config, Mono(0));
     assert_eq!(
         request(&mut breaker, &config, now, &lease(1, 1), false),
-        Decision::Held
+        BreakerDecision::Held
     );
     assert_eq!(
         breaker.release_owner(now, &owner(1)),
@@ -147,12 +147,15 @@ fn trips_for_all_when_too_many_owners_are_held() {
     let mut breaker = open(&config);
     for number in 0..64 {
         let decision = request(&mut breaker, &config, Mono(0), &lease(number, 1), false);
-        assert_eq!(decision, Decision::TrippedFor(1));
+        assert_eq!(decision, BreakerDecision::TrippedFor(1));
     }
     let restarted = Breaker::new(false, breaker.held_owners().clone());
     assert!(!restarted.is_tripped() && restarted.held_owners().len() == HELD_OWNERS_MAX);
     let decision = request(&mut breaker, &config, Mono(0), &lease(100, 1), false);
-    assert_eq!((decision, breaker.is_tripped()), (Decision::Tripped(1), true));
+    assert_eq!(
+        (decision, breaker.is_tripped()),
+        (BreakerDecision::Tripped(1), true)
+    );
     let more = (0..65).map(owner).collect();
     assert!(Breaker::new(false, more).is_tripped());
 }
@@ -172,7 +175,7 @@ proptest! {
             let decision = request(&mut breaker, &config, now, &lease(number, dseq), bare);
             passed.retain(|(at, _)| now.since(*at) < WINDOW);
             if bare {
-                prop_assert_eq!(decision, Decision::Granted);
+                prop_assert_eq!(decision, BreakerDecision::Granted);
                 prop_assert_eq!((breaker.is_tripped(), breaker.held_owners()), (before.is_tripped(), before.held_owners()));
                 continue;
             }
@@ -182,23 +185,23 @@ proptest! {
             };
             let all = u32::try_from(passed.len()).unwrap();
             match decision {
-                Decision::Granted => {
+                BreakerDecision::Granted => {
                     prop_assert!(of(number) < allowed && all < allowed + allowed / 2);
                     passed.push((now, number));
                 }
                 // Without any single owner, the remaining owners still requested half.
-                Decision::Tripped(wanted) => {
+                BreakerDecision::Tripped(wanted) => {
                     prop_assert_eq!(wanted, all + 1);
                     for one in 0..4 {
                         let rest = all - of(one) + u32::from(one != number);
                         prop_assert!(rest >= (allowed / 2).max(1), "{rest} without {one}");
                     }
                 }
-                Decision::TrippedFor(wanted) => {
+                BreakerDecision::TrippedFor(wanted) => {
                     prop_assert_eq!(wanted, of(number) + 1);
                     prop_assert!(of(number) >= allowed.div_ceil(2));
                 }
-                Decision::Held => {
+                BreakerDecision::Held => {
                     prop_assert!(before.is_tripped() || before.held_owners().contains(&owner(number)));
                 }
             }

@@ -1,6 +1,6 @@
 //! Entry of a deployment for one lease, with the knowledge about the manifest of the lease.
 
-use super::Action;
+use super::DeploymentAction;
 use crate::engine::cx::Cx;
 use crate::types::{BlockTime, CloseReason, Event, LeaseId};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub enum Origin {
 
 /// Evidence about whether a lease has a manifest. Used until this engine accepts a manifest for the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) enum Evidence {
+pub(super) enum ManifestEvidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
     /// The workloads must be listed again to find out whether a manifest exists.
@@ -37,7 +37,7 @@ pub(super) struct LeaseEntry {
     pub(super) lease: LeaseId,
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
-    pub(super) evidence: Evidence,
+    pub(super) evidence: ManifestEvidence,
     /// Leadership epoch in which this instance won the lease. `None` if a manifest of the lease can exist, or
     /// if the lease was not won in this process.
     pub(super) bare_since: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct LeaseEntry {
 
 impl LeaseEntry {
     pub(super) fn waits(&self) -> bool {
-        !self.has_manifest && self.evidence == Evidence::Missing
+        !self.has_manifest && self.evidence == ManifestEvidence::Missing
     }
 
     /// Returns the manifest deadline. Returns `None` if the deadline has not started.
@@ -59,22 +59,22 @@ impl LeaseEntry {
     /// Returns true if the wait for a manifest has started. From then on, a lease record can only move the
     /// deadline to a later time.
     pub(super) fn has_clock(&self) -> bool {
-        self.evidence == Evidence::Missing || self.deadline.is_some()
+        self.evidence == ManifestEvidence::Missing || self.deadline.is_some()
     }
 
     /// Marks the record of the lease as unusable, publishes the problem once, and stops the manifest
     /// deadline.
-    pub(super) fn mark_unusable(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
+    pub(super) fn mark_unusable(&mut self, problem: &Arc<str>, out: &mut Vec<DeploymentAction>) {
         // Listings repeat, but each problem is published once.
-        if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
+        if self.evidence == ManifestEvidence::Unusable(Arc::clone(problem)) {
             return;
         }
-        self.evidence = Evidence::Unusable(Arc::clone(problem));
+        self.evidence = ManifestEvidence::Unusable(Arc::clone(problem));
         self.deadline = None;
         self.bare_since = None;
         let lease = self.lease.clone();
-        out.push(Action::CancelEnd(lease.clone()));
-        out.push(Action::Publish(Event::RecordUnusable {
+        out.push(DeploymentAction::CancelEnd(lease.clone()));
+        out.push(DeploymentAction::Publish(Event::RecordUnusable {
             lease,
             problem: problem.to_string(),
         }));
@@ -82,19 +82,19 @@ impl LeaseEntry {
 
     /// Handles a list of the workloads that does not contain the lease. Starts the manifest deadline, or
     /// closes the lease if the deadline has passed and `may_end` is true.
-    pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
+    pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<DeploymentAction>) {
         match self.evidence {
-            Evidence::Missing => {}
-            Evidence::Unlisted | Evidence::Unusable(_) => {
-                self.evidence = Evidence::Missing;
+            ManifestEvidence::Missing => {}
+            ManifestEvidence::Unlisted | ManifestEvidence::Unusable(_) => {
+                self.evidence = ManifestEvidence::Missing;
                 self.deadline = self.deadline.or_else(|| cx.manifest_due());
             }
-            Evidence::Due => {
-                self.evidence = Evidence::Missing;
+            ManifestEvidence::Due => {
+                self.evidence = ManifestEvidence::Missing;
                 if may_end {
                     self.deadline = None;
                     let lease = self.lease.clone();
-                    out.push(Action::EndLease(lease, CloseReason::ManifestTimeout));
+                    out.push(DeploymentAction::EndLease(lease, CloseReason::ManifestTimeout));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Chain lane of a workload: closes the lease, and collects evidence that the lease is closed.
 
-use super::evidence::{self, CloseReport, ReportSource, Verdict};
-use super::{Action, Workload};
+use super::evidence::{self, CloseReport, LeaseVerdict, ReportSource};
+use super::{Workload, WorkloadAction};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
@@ -85,7 +85,7 @@ impl ChainLane {
 }
 
 impl Workload {
-    pub(super) fn record_close_report(&mut self, report: CloseReport, out: &mut Vec<Action>) {
+    pub(super) fn record_close_report(&mut self, report: CloseReport, out: &mut Vec<WorkloadAction>) {
         match &mut self.close_report {
             // A report from the chain is stronger evidence than an absence in a scan.
             Some(old) if old.by == ReportSource::Scan && report.by == ReportSource::Chain => *old = report,
@@ -96,7 +96,7 @@ impl Workload {
             (ChainLane::Confirmed { granted }, ReportSource::Chain) => *granted = true,
             // The record is read again, because the second endpoint may be reachable now.
             (ChainLane::Confirmed { granted: false }, ReportSource::Scan) => {
-                out.push(Action::CancelRequest);
+                out.push(WorkloadAction::CancelRequest);
                 self.chain = ChainLane::Idle;
             }
             _ => {}
@@ -140,7 +140,7 @@ impl Workload {
 
     /// Continues to close the lease if its reclamation has started. Only this provider starts a reclamation,
     /// always to close the lease.
-    fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
+    fn take_up_announced_end(&mut self, out: &mut Vec<WorkloadAction>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
             let reason = self.reclamation.as_ref().and_then(|r| r.reason);
@@ -148,7 +148,7 @@ impl Workload {
         }
     }
 
-    pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<WorkloadAction>) {
         self.take_up_announced_end(out);
         let due = |at: Mono| at <= cx.now.mono;
         match self.chain {
@@ -168,8 +168,8 @@ impl Workload {
         }
     }
 
-    fn fetch_lease(&mut self, out: &mut Vec<Action>) {
-        out.push(Action::Chain(Call::FetchLease(self.lease.clone())));
+    fn fetch_lease(&mut self, out: &mut Vec<WorkloadAction>) {
+        out.push(WorkloadAction::Chain(Call::FetchLease(self.lease.clone())));
         self.chain = ChainLane::Fetching { retry_at: None };
     }
 
@@ -181,7 +181,7 @@ impl Workload {
 
     /// With a close report, fetches the lease to verify the report. Without a report, determines the next
     /// message of an intended close.
-    fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<WorkloadAction>) {
         if self.close_report.is_some() {
             self.chain_attempts = 0;
             return self.fetch_lease(out);
@@ -219,12 +219,17 @@ impl Workload {
             return;
         }
         self.chain = ChainLane::Sending;
-        out.push(Action::Chain(Call::Broadcast(msg)));
+        out.push(WorkloadAction::Chain(Call::Broadcast(msg)));
     }
 
-    pub(super) fn sent(&mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
+    pub(super) fn sent(
+        &mut self,
+        cx: &Cx<'_>,
+        result: Result<TxOutcome, Failure>,
+        out: &mut Vec<WorkloadAction>,
+    ) {
         if self.chain != ChainLane::Sending {
-            return out.push(Action::Unexpected);
+            return out.push(WorkloadAction::Unexpected);
         }
         self.chain = match result {
             Ok(TxOutcome::Committed { .. }) => {
@@ -283,20 +288,20 @@ impl Workload {
         &mut self,
         cx: &Cx<'_>,
         result: Result<Observed<LeaseRecord>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<WorkloadAction>,
     ) {
         if self.chain != (ChainLane::Fetching { retry_at: None }) {
-            return out.push(Action::Unexpected);
+            return out.push(WorkloadAction::Unexpected);
         }
         let Ok(observed) = result else {
             return self.fetch_later(cx);
         };
         match evidence::assess(cx.config, cx.now.mono, self.close_report.as_ref(), observed) {
-            Verdict::Undecided(_) => self.fetch_later(cx),
-            Verdict::Live(record) => {
+            LeaseVerdict::Undecided(_) => self.fetch_later(cx),
+            LeaseVerdict::Live(record) => {
                 self.close_report = None;
                 if self.price.is_none() {
-                    out.push(Action::LeaseFound(Box::new((*record).clone())));
+                    out.push(WorkloadAction::LeaseFound(Box::new((*record).clone())));
                 }
                 self.set_terms(record.lease.reclamation.clone());
                 // A message that was rejected before is sent again only after a back-off.
@@ -305,7 +310,7 @@ impl Workload {
                     None => ChainLane::Idle,
                 };
             }
-            Verdict::Closed { reason, confirmed } => self.lease_closed(cx, reason, confirmed, out),
+            LeaseVerdict::Closed { reason, confirmed } => self.lease_closed(cx, reason, confirmed, out),
         }
     }
 
@@ -314,7 +319,7 @@ impl Workload {
         cx: &Cx<'_>,
         reason: Option<CloseReason>,
         confirmed: bool,
-        out: &mut Vec<Action>,
+        out: &mut Vec<WorkloadAction>,
     ) {
         let (height, since) = (cx.height, cx.now.mono);
         // Without an earlier report, this result is only the first report. A later read must confirm it.
@@ -334,10 +339,10 @@ impl Workload {
         self.chain = ChainLane::Confirmed { granted };
         // The intended close has taken place. Only the teardown still needs permission.
         if self.ending.take().is_some_and(|e| !e.granted) {
-            out.push(Action::CancelRequest);
+            out.push(WorkloadAction::CancelRequest);
         }
         if !granted {
-            out.push(Action::RequestPermission);
+            out.push(WorkloadAction::RequestPermission);
         }
     }
 }

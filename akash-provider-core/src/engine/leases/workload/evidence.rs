@@ -33,7 +33,7 @@ pub struct CloseReport {
 
 /// Result of evaluating a lease record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum LeaseVerdict {
     /// The lease is closed.
     Closed {
         /// Close reason in the record.
@@ -54,30 +54,30 @@ pub fn assess(
     now: Mono,
     report: Option<&CloseReport>,
     seen: Observed<LeaseRecord>,
-) -> Verdict {
+) -> LeaseVerdict {
     let Some(record) = seen.value else {
-        return Verdict::Undecided("the record was not found");
+        return LeaseVerdict::Undecided("the record was not found");
     };
     // A node at the height of the report, or below, may return the record from before the close.
     if report.is_some_and(|h| seen.height <= h.height) {
-        return Verdict::Undecided("the record was read at an older height");
+        return LeaseVerdict::Undecided("the record was read at an older height");
     }
     let confirmed = matches!(seen.agreement, Agreement::Single | Agreement::Confirmed);
     match seen.agreement {
         Agreement::Single | Agreement::Confirmed => {}
-        Agreement::Disputed => return Verdict::Undecided("two endpoints disagree"),
+        Agreement::Disputed => return LeaseVerdict::Undecided("two endpoints disagree"),
         Agreement::Unreachable => {
             // Without a report, the grace period has not started.
             let waited = report.map(|h| now.since(h.since)).unwrap_or_default();
             if !record.lease.state.is_live() && waited < config.witness_grace {
-                return Verdict::Undecided("the second endpoint is unreachable");
+                return LeaseVerdict::Undecided("the second endpoint is unreachable");
             }
         }
     }
     if record.lease.state.is_live() {
-        Verdict::Live(Arc::new(record))
+        LeaseVerdict::Live(Arc::new(record))
     } else {
         let reason = record.lease.reason;
-        Verdict::Closed { reason, confirmed }
+        LeaseVerdict::Closed { reason, confirmed }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Length: one state machine. Each input has one function, which handles all phases.
 
-use super::{Action, BID_ATTEMPTS, COUNT_ATTEMPTS, Input, Order, Outcome, Phase, READ_ATTEMPTS};
+use super::{
+    BID_ATTEMPTS, COUNT_ATTEMPTS, Order, OrderAction, OrderInput, OrderStage, Outcome, READ_ATTEMPTS,
+};
 use crate::bidding::{self, Decline};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
@@ -28,26 +30,26 @@ impl Order {
 
     /// Processes one input.
     #[must_use]
-    pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
+    pub fn transition(self, cx: &Cx<'_>, input: OrderInput, out: &mut Vec<OrderAction>) -> Self {
         match input {
-            Input::Fetched(result) => self.fetched(cx, result, out),
-            Input::Judged(result) => self.judged(cx, result, out),
-            Input::Counted(result) => self.counted(cx, result, out),
-            Input::Reserved(result) => self.reserved(result, out),
-            Input::Priced(result) => self.priced(cx, result, out),
-            Input::Tx(result) => self.sent(cx, result, out),
-            Input::BidFetched(result) => self.bid_fetched(cx, result, out),
-            Input::BidObserved => self.bid_observed(cx, out),
-            Input::BidClosed => self.bid_closed(out),
-            Input::OrderClosed => self.order_closed(cx, out),
-            Input::Lost => self.end(Outcome::Lost, out),
+            OrderInput::Fetched(result) => self.fetched(cx, result, out),
+            OrderInput::Judged(result) => self.judged(cx, result, out),
+            OrderInput::Counted(result) => self.counted(cx, result, out),
+            OrderInput::Reserved(result) => self.reserved(result, out),
+            OrderInput::Priced(result) => self.priced(cx, result, out),
+            OrderInput::Tx(result) => self.sent(cx, result, out),
+            OrderInput::BidFetched(result) => self.bid_fetched(cx, result, out),
+            OrderInput::BidObserved => self.bid_observed(cx, out),
+            OrderInput::BidClosed => self.bid_closed(out),
+            OrderInput::OrderClosed => self.order_closed(cx, out),
+            OrderInput::Lost => self.end(Outcome::Lost, out),
             // The lease takes over the reservation.
-            Input::Won => self.won(cx, out),
-            Input::BidMissing => self.bid_missing(cx, out),
-            Input::Wake => self.wake(cx, out),
+            OrderInput::Won => self.won(cx, out),
+            OrderInput::BidMissing => self.bid_missing(cx, out),
+            OrderInput::Wake => self.wake(cx, out),
             // A bid that may be on the chain is followed to its outcome, even during shutdown.
-            Input::Shutdown if self.may_have_bid() => self,
-            Input::Shutdown => self.end(Outcome::Stopped, out),
+            OrderInput::Shutdown if self.may_have_bid() => self,
+            OrderInput::Shutdown => self.end(Outcome::Stopped, out),
         }
     }
 
@@ -55,9 +57,9 @@ impl Order {
         mut self,
         cx: &Cx<'_>,
         result: Result<Option<Arc<types::Order>>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<OrderAction>,
     ) -> Self {
-        let Phase::Looking { retry_at: None } = self.phase else {
+        let OrderStage::Looking { retry_at: None } = self.phase else {
             return self.unexpected(out);
         };
         match result {
@@ -65,8 +67,8 @@ impl Order {
                 self.order = Some(order);
                 // Attempts count for each query separately.
                 self.attempts = 0;
-                out.push(Action::Judge);
-                self.goto(Phase::Judging)
+                out.push(OrderAction::Judge);
+                self.goto(OrderStage::Judging)
             }
             Ok(Some(_)) => self.end(Outcome::OrderClosed, out),
             // The event proves that the order exists, so the node lags behind.
@@ -81,7 +83,7 @@ impl Order {
         }
     }
 
-    fn fetch_later(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
+    fn fetch_later(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<OrderAction>) -> Self {
         self.attempts += 1;
         if self.attempts >= READ_ATTEMPTS {
             return self.decline(
@@ -92,36 +94,36 @@ impl Order {
             );
         }
         let retry_at = self.retry_at(cx);
-        self.goto(Phase::Looking { retry_at })
+        self.goto(OrderStage::Looking { retry_at })
     }
 
-    fn judged(mut self, cx: &Cx<'_>, result: Result<(), Decline>, out: &mut Vec<Action>) -> Self {
-        let Phase::Judging = self.phase else {
+    fn judged(mut self, cx: &Cx<'_>, result: Result<(), Decline>, out: &mut Vec<OrderAction>) -> Self {
+        let OrderStage::Judging = self.phase else {
             return self.unexpected(out);
         };
         match result {
             Ok(()) => {
                 // Stored, because a rejection of the bid is final only if the data has not changed.
                 self.provider_version = cx.provider_version;
-                out.push(Action::Reserve);
-                self.goto(Phase::Reserving)
+                out.push(OrderAction::Reserve);
+                self.goto(OrderStage::Reserving)
             }
             Err(decline) => self.decline(decline, out),
         }
     }
 
-    fn count_bids(self, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Count);
-        self.goto(Phase::Counting { retry_at: None })
+    fn count_bids(self, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Count);
+        self.goto(OrderStage::Counting { retry_at: None })
     }
 
     fn counted(
         mut self,
         cx: &Cx<'_>,
         result: Result<Result<(), Decline>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<OrderAction>,
     ) -> Self {
-        let Phase::Counting { retry_at: None } = self.phase else {
+        let OrderStage::Counting { retry_at: None } = self.phase else {
             return self.unexpected(out);
         };
         match result {
@@ -130,11 +132,11 @@ impl Order {
             Err(failure) if failure.transient && self.attempts + 1 < COUNT_ATTEMPTS => {
                 self.attempts += 1;
                 let retry_at = self.retry_at(cx);
-                self.goto(Phase::Counting { retry_at })
+                self.goto(OrderStage::Counting { retry_at })
             }
             // The chain rejects a bid above the limit, so a failed count is no reason to decline.
             Err(failure) => {
-                out.push(Action::Publish(Event::BidsNotCounted {
+                out.push(OrderAction::Publish(Event::BidsNotCounted {
                     order: self.id.clone(),
                     message: failure.message,
                 }));
@@ -143,8 +145,12 @@ impl Order {
         }
     }
 
-    fn reserved(mut self, result: Result<Arc<Vec<ResourceUnit>>, Decline>, out: &mut Vec<Action>) -> Self {
-        let Phase::Reserving = self.phase else {
+    fn reserved(
+        mut self,
+        result: Result<Arc<Vec<ResourceUnit>>, Decline>,
+        out: &mut Vec<OrderAction>,
+    ) -> Self {
+        let OrderStage::Reserving = self.phase else {
             return self.unexpected(out);
         };
         match result {
@@ -157,17 +163,17 @@ impl Order {
         }
     }
 
-    fn request_price(self, out: &mut Vec<Action>) -> Self {
+    fn request_price(self, out: &mut Vec<OrderAction>) -> Self {
         let (Some(order), Some(units)) = (&self.order, &self.units) else {
             return self.unexpected(out);
         };
         let request = bidding::price_request(order, Arc::clone(units));
-        out.push(Action::Call(Call::CalculatePrice(request)));
-        self.goto(Phase::Pricing)
+        out.push(OrderAction::Call(Call::CalculatePrice(request)));
+        self.goto(OrderStage::Pricing)
     }
 
-    fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<Action>) -> Self {
-        let Phase::Pricing = self.phase else {
+    fn priced(mut self, cx: &Cx<'_>, result: Result<DecCoin, Failure>, out: &mut Vec<OrderAction>) -> Self {
+        let OrderStage::Pricing = self.phase else {
             return self.unexpected(out);
         };
         let Some(order) = &self.order else {
@@ -185,10 +191,10 @@ impl Order {
     }
 
     /// Sends the bid if this instance may bid.
-    fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         let (Some(price), true) = (&self.price, cx.may_bid()) else {
             // A wake continues here once bids may be sent.
-            return self.goto(Phase::Ready { retry_at: None });
+            return self.goto(OrderStage::Ready { retry_at: None });
         };
         // No transaction of this bid exists yet, so the order can be declined.
         if let (Some(decline), false) = (cx.displaced, self.may_have_bid()) {
@@ -199,7 +205,7 @@ impl Order {
         let Some(deposit) = sent.or(cx.deposit).cloned() else {
             return self.await_balance(out);
         };
-        out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
+        out.push(OrderAction::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
             price: price.clone(),
             deposit: deposit.clone(),
@@ -207,20 +213,20 @@ impl Order {
             reclamation_window: cx.config.reclamation_window,
         })));
         self.deposit = Some(deposit);
-        self.goto(Phase::Bidding { ending: None })
+        self.goto(OrderStage::Bidding { ending: None })
     }
 
-    fn await_balance(mut self, out: &mut Vec<Action>) -> Self {
+    fn await_balance(mut self, out: &mut Vec<OrderAction>) -> Self {
         let is_first = !std::mem::replace(&mut self.was_unfunded, true);
         self.attempts = 0;
-        out.push(Action::AwaitBalance { is_first });
-        self.goto(Phase::Unfunded)
+        out.push(OrderAction::AwaitBalance { is_first });
+        self.goto(OrderStage::Unfunded)
     }
 
-    fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<Action>) -> Self {
+    fn sent(mut self, cx: &Cx<'_>, result: Result<TxOutcome, Failure>, out: &mut Vec<OrderAction>) -> Self {
         match self.phase.clone() {
-            Phase::Bidding { ending } => self.bid_sent(cx, result, ending, out),
-            Phase::Closing {
+            OrderStage::Bidding { ending } => self.bid_sent(cx, result, ending, out),
+            OrderStage::Closing {
                 retry_at: None,
                 ending,
             } => match result {
@@ -232,7 +238,7 @@ impl Order {
                     self.check_again(cx, Some(ending), BlockTime::default())
                 }
                 // The bid is read after the expiry. A second close is harmless.
-                Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
+                Ok(TxOutcome::Unknown { expires }) => self.goto(OrderStage::Unsure {
                     expires,
                     ending: Some(ending),
                     again_after: expires,
@@ -241,21 +247,21 @@ impl Order {
                 Err(_) => {
                     self.attempts += 1;
                     let retry_at = self.retry_at(cx);
-                    self.goto(Phase::Closing { retry_at, ending })
+                    self.goto(OrderStage::Closing { retry_at, ending })
                 }
             },
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Open { .. }
-            | Phase::Closing { .. }
-            | Phase::Done(_) => self.unexpected(out),
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded
+            | OrderStage::Unsure { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Closing { .. }
+            | OrderStage::Done(_) => self.unexpected(out),
         }
     }
 
@@ -264,7 +270,7 @@ impl Order {
         cx: &Cx<'_>,
         result: Result<TxOutcome, Failure>,
         ending: Option<Outcome>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<OrderAction>,
     ) -> Self {
         self.committed |= matches!(result, Ok(TxOutcome::Committed { .. }));
         self.report_insufficient_funds(&result, out);
@@ -282,7 +288,7 @@ impl Order {
                 // the expiry.
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
-                self.goto(Phase::Unsure {
+                self.goto(OrderStage::Unsure {
                     expires,
                     ending,
                     again_after,
@@ -300,7 +306,7 @@ impl Order {
             (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_expiry(cx).is_some() => {
                 let expires = self.earlier_expiry(cx).unwrap_or_default();
                 let again_after = expires;
-                self.goto(Phase::Unsure {
+                self.goto(OrderStage::Unsure {
                     expires,
                     ending,
                     again_after,
@@ -321,12 +327,12 @@ impl Order {
                     );
                 }
                 let retry_at = self.retry_at(cx);
-                self.goto(Phase::Ready { retry_at })
+                self.goto(OrderStage::Ready { retry_at })
             }
         }
     }
 
-    fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<Action>) -> Self {
+    fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<OrderAction>) -> Self {
         if error == TxError::OrderNotOpen {
             // An earlier bid of this provider, sent before a restart, may have won the order.
             return self.check(cx, Some(Outcome::OrderClosed), BlockTime::default(), out);
@@ -342,7 +348,7 @@ impl Order {
         }
         let is_by_current_data = self.provider_version == cx.provider_version;
         if is_by_current_data && is_by_parameters(error) {
-            out.push(Action::AwaitParameters);
+            out.push(OrderAction::AwaitParameters);
         }
         let decline = if is_by_current_data && !is_by_parameters(error) {
             Decline::Refused { message }
@@ -355,13 +361,13 @@ impl Order {
 
     /// Reports that the account cannot pay a deposit, so that the provider sends no other bid with this
     /// deposit.
-    fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
+    fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<OrderAction>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
             && let Some(deposit) = self.deposit.clone()
         {
             let reason = format!("{code}: {log}");
-            out.push(Action::DepositRejected { deposit, reason });
+            out.push(OrderAction::DepositRejected { deposit, reason });
         }
     }
 
@@ -370,37 +376,37 @@ impl Order {
             .filter(|expires| *expires >= cx.now.block_time)
     }
 
-    fn won(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn won(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         let is_pending = matches!(
             self.phase,
-            Phase::Bidding { .. } | Phase::Unsure { ending: None, .. }
+            OrderStage::Bidding { .. } | OrderStage::Unsure { ending: None, .. }
         );
         if is_pending {
             // The lease event arrived before the result of the transaction.
             self.publish_placed(cx, out);
         }
-        self.goto(Phase::Done(Outcome::Won))
+        self.goto(OrderStage::Done(Outcome::Won))
     }
 
-    fn publish_placed(&self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn publish_placed(&self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) {
         if let Some(price) = &self.price {
-            out.push(Action::Publish(Event::BidPlaced {
+            out.push(OrderAction::Publish(Event::BidPlaced {
                 bid: self.bid_id(cx),
                 price: price.clone(),
             }));
         }
     }
 
-    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
+    fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<OrderAction>) -> Self {
         self.publish_placed(cx, out);
         self.attempts = 0;
         self.is_on_chain = true;
         self.timeout_from = cx.config.bid_timeout.map(|_| height);
         let deadline = self.bid_deadline(cx);
-        self.goto(Phase::Open { deadline })
+        self.goto(OrderStage::Open { deadline })
     }
 
-    fn check_existing(mut self, cx: &Cx<'_>, ending: Option<Outcome>, out: &mut Vec<Action>) -> Self {
+    fn check_existing(mut self, cx: &Cx<'_>, ending: Option<Outcome>, out: &mut Vec<OrderAction>) -> Self {
         self.is_on_chain = true;
         self.check(cx, ending, BlockTime::default(), out)
     }
@@ -410,11 +416,11 @@ impl Order {
         cx: &Cx<'_>,
         ending: Option<Outcome>,
         expires: BlockTime,
-        out: &mut Vec<Action>,
+        out: &mut Vec<OrderAction>,
     ) -> Self {
         self.attempts = 0;
-        out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
-        self.goto(Phase::Checking {
+        out.push(OrderAction::Call(Call::FetchBid(self.bid_id(cx))));
+        self.goto(OrderStage::Checking {
             retry_at: None,
             ending,
             expires,
@@ -425,9 +431,9 @@ impl Order {
         mut self,
         cx: &Cx<'_>,
         result: Result<Observed<Bid>, Failure>,
-        out: &mut Vec<Action>,
+        out: &mut Vec<OrderAction>,
     ) -> Self {
-        let Phase::Checking {
+        let OrderStage::Checking {
             retry_at: None,
             ending,
             expires,
@@ -444,7 +450,7 @@ impl Order {
         let state = bid.as_ref().map(|b| b.state);
         if let Some(bid) = bid.filter(|b| matches!(b.state, BidState::Open | BidState::Active)) {
             // A bid from before a restart may have another offer.
-            out.push(Action::AdjustReservation(bid.resources_offer));
+            out.push(OrderAction::AdjustReservation(bid.resources_offer));
             self.price = Some(bid.price);
         }
         match (state, ending) {
@@ -455,7 +461,7 @@ impl Order {
             (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(Outcome::BidClosed), out),
             (Some(BidState::Lost), _) => self.end(Outcome::Lost, out),
             // The reservation stays until the lease event or the next snapshot.
-            (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
+            (Some(BidState::Active), _) => self.goto(OrderStage::Open { deadline: None }),
             // A missing bid is evidence only if the bid was never observed, the read is not older than the processed
             // height, and no transaction can be included any more: it has expired, or the order is closed.
             (None, ending)
@@ -486,146 +492,150 @@ impl Order {
     fn check_again(mut self, cx: &Cx<'_>, ending: Option<Outcome>, expires: BlockTime) -> Self {
         self.attempts += 1;
         let retry_at = self.retry_at(cx);
-        self.goto(Phase::Checking {
+        self.goto(OrderStage::Checking {
             retry_at,
             ending,
             expires,
         })
     }
 
-    fn close(self, cx: &Cx<'_>, ending: Outcome, out: &mut Vec<Action>) -> Self {
+    fn close(self, cx: &Cx<'_>, ending: Outcome, out: &mut Vec<OrderAction>) -> Self {
         // During shutdown the bid stays open. The next instance adopts it.
         if !cx.may_close || cx.stopping {
             let retry_at = Some(cx.now.mono.plus(CLOSE_RECHECK));
-            return self.goto(Phase::Closing { retry_at, ending });
+            return self.goto(OrderStage::Closing { retry_at, ending });
         }
         let reason = CloseReason::Unspecified;
-        out.push(Action::Call(Call::Broadcast(Msg::CloseBid {
+        out.push(OrderAction::Call(Call::Broadcast(Msg::CloseBid {
             id: self.bid_id(cx),
             reason,
         })));
-        self.goto(Phase::Closing {
+        self.goto(OrderStage::Closing {
             retry_at: None,
             ending,
         })
     }
 
-    fn bid_observed(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid_observed(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         match self.phase.clone() {
             // The completion of the call follows.
-            Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
-                Self {
-                    is_on_chain: true,
-                    ..self
-                }
-            }
-            Phase::Unsure { ending: None, .. } => self.check_existing(cx, None, out),
+            OrderStage::Bidding { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Closing { .. } => Self {
+                is_on_chain: true,
+                ..self
+            },
+            OrderStage::Unsure { ending: None, .. } => self.check_existing(cx, None, out),
             // The bid was included, so there is no expiry to wait for.
-            Phase::Unsure {
+            OrderStage::Unsure {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
             // Another instance with the same key has bid: adopt the bid.
-            Phase::Counting { .. } | Phase::Pricing | Phase::Ready { .. } | Phase::Unfunded => {
-                self.check_existing(cx, None, out)
-            }
+            OrderStage::Counting { .. }
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded => self.check_existing(cx, None, out),
             // The same, but nothing is reserved yet. A full scan adopts the bid with its offer.
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(Outcome::Stopped, out),
-            Phase::Done(_) => self.unexpected(out),
-        }
-    }
-
-    fn bid_closed(self, out: &mut Vec<Action>) -> Self {
-        match self.phase.clone() {
-            Phase::Bidding { ending } | Phase::Unsure { ending, .. } | Phase::Checking { ending, .. } => {
-                self.end(ending.unwrap_or(Outcome::BidClosed), out)
+            OrderStage::Looking { .. } | OrderStage::Judging | OrderStage::Reserving => {
+                self.end(Outcome::Stopped, out)
             }
-            Phase::Closing { ending, .. } => self.end(ending, out),
-            Phase::Open { .. } => self.end(Outcome::BidClosed, out),
-            // A bid that this machine did not send. The order gets no other bid.
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded => self.end(Outcome::BidClosed, out),
-            Phase::Done(_) => self.unexpected(out),
+            OrderStage::Done(_) => self.unexpected(out),
         }
     }
 
-    fn order_closed(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid_closed(self, out: &mut Vec<OrderAction>) -> Self {
         match self.phase.clone() {
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded => self.end(Outcome::OrderClosed, out),
+            OrderStage::Bidding { ending }
+            | OrderStage::Unsure { ending, .. }
+            | OrderStage::Checking { ending, .. } => self.end(ending.unwrap_or(Outcome::BidClosed), out),
+            OrderStage::Closing { ending, .. } => self.end(ending, out),
+            OrderStage::Open { .. } => self.end(Outcome::BidClosed, out),
+            // A bid that this machine did not send. The order gets no other bid.
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded => self.end(Outcome::BidClosed, out),
+            OrderStage::Done(_) => self.unexpected(out),
+        }
+    }
+
+    fn order_closed(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
+        match self.phase.clone() {
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded => self.end(Outcome::OrderClosed, out),
             // The result of the transaction in flight shows whether a bid must be closed.
-            Phase::Bidding { ending } => self.goto(Phase::Bidding {
+            OrderStage::Bidding { ending } => self.goto(OrderStage::Bidding {
                 ending: Some(ending.unwrap_or(Outcome::OrderClosed)),
             }),
-            Phase::Unsure { expires, ending, .. } => {
+            OrderStage::Unsure { expires, ending, .. } => {
                 // No further attempt: the expiry or the record of the bid decides.
                 let ending = Some(ending.unwrap_or(Outcome::OrderClosed));
-                self.goto(Phase::Unsure {
+                self.goto(OrderStage::Unsure {
                     expires,
                     ending,
                     again_after: expires,
                 })
             }
-            Phase::Checking {
+            OrderStage::Checking {
                 retry_at,
                 ending,
                 expires,
             } => {
                 let ending = Some(ending.unwrap_or(Outcome::OrderClosed));
-                self.goto(Phase::Checking {
+                self.goto(OrderStage::Checking {
                     retry_at,
                     ending,
                     expires,
                 })
             }
             // The chain closes the bid with the order. The read makes sure that no deposit stays locked.
-            Phase::Open { .. } => self.check_existing(cx, Some(Outcome::OrderClosed), out),
-            Phase::Closing { .. } => self,
-            Phase::Done(_) => self.unexpected(out),
+            OrderStage::Open { .. } => self.check_existing(cx, Some(Outcome::OrderClosed), out),
+            OrderStage::Closing { .. } => self,
+            OrderStage::Done(_) => self.unexpected(out),
         }
     }
 
-    fn bid_missing(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid_missing(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         match self.phase {
-            Phase::Open { .. } => self.check_existing(cx, None, out),
+            OrderStage::Open { .. } => self.check_existing(cx, None, out),
             // In the other phases, the bid is not assumed to be open, or a read or close is in flight.
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Unfunded
-            | Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Closing { .. }
-            | Phase::Done(_) => self,
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Unfunded
+            | OrderStage::Bidding { .. }
+            | OrderStage::Unsure { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Closing { .. }
+            | OrderStage::Done(_) => self,
         }
     }
 
-    fn wake(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn wake(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         let due = |at: Option<Mono>| at.is_some_and(|at| at <= cx.now.mono);
         match self.phase.clone() {
-            Phase::Looking { retry_at } if due(retry_at) => {
-                out.push(Action::Call(Call::FetchOrder(self.id.clone())));
-                self.goto(Phase::Looking { retry_at: None })
+            OrderStage::Looking { retry_at } if due(retry_at) => {
+                out.push(OrderAction::Call(Call::FetchOrder(self.id.clone())));
+                self.goto(OrderStage::Looking { retry_at: None })
             }
-            Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
+            OrderStage::Counting { retry_at } if due(retry_at) => self.count_bids(out),
             // Counted again, because other providers may have bid in the meantime.
-            Phase::Ready { retry_at: None } if cx.may_bid() => self.count_bids(out),
-            Phase::Ready { retry_at } if due(retry_at) => self.bid(cx, out),
-            Phase::Unfunded => self.resume_unfunded(cx, out),
-            Phase::Unsure {
+            OrderStage::Ready { retry_at: None } if cx.may_bid() => self.count_bids(out),
+            OrderStage::Ready { retry_at } if due(retry_at) => self.bid(cx, out),
+            OrderStage::Unfunded => self.resume_unfunded(cx, out),
+            OrderStage::Unsure {
                 expires,
                 ending,
                 again_after,
@@ -637,40 +647,40 @@ impl Order {
                 }
                 self.check(cx, ending, expires, out)
             }
-            Phase::Checking {
+            OrderStage::Checking {
                 retry_at,
                 ending,
                 expires,
             } if due(retry_at) => {
-                out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
-                self.goto(Phase::Checking {
+                out.push(OrderAction::Call(Call::FetchBid(self.bid_id(cx))));
+                self.goto(OrderStage::Checking {
                     retry_at: None,
                     ending,
                     expires,
                 })
             }
-            Phase::Open {
+            OrderStage::Open {
                 deadline: Some(deadline),
             } if deadline <= cx.now.block_time => self.open_due(cx, out),
-            Phase::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
-            Phase::Looking { .. }
-            | Phase::Judging
-            | Phase::Counting { .. }
-            | Phase::Reserving
-            | Phase::Pricing
-            | Phase::Ready { .. }
-            | Phase::Bidding { .. }
-            | Phase::Unsure { .. }
-            | Phase::Checking { .. }
-            | Phase::Open { .. }
-            | Phase::Closing { .. }
-            | Phase::Done(_) => self,
+            OrderStage::Closing { retry_at, ending } if due(retry_at) => self.close(cx, ending, out),
+            OrderStage::Looking { .. }
+            | OrderStage::Judging
+            | OrderStage::Counting { .. }
+            | OrderStage::Reserving
+            | OrderStage::Pricing
+            | OrderStage::Ready { .. }
+            | OrderStage::Bidding { .. }
+            | OrderStage::Unsure { .. }
+            | OrderStage::Checking { .. }
+            | OrderStage::Open { .. }
+            | OrderStage::Closing { .. }
+            | OrderStage::Done(_) => self,
         }
     }
 
     /// Continues an order that waited for the deposit. The bids are counted and the price is calculated
     /// again.
-    fn resume_unfunded(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn resume_unfunded(self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         match cx.displaced {
             Some(decline) => self.decline(decline.clone(), out),
             None if cx.deposit.is_some() && cx.may_bid() => self.count_bids(out),
@@ -678,12 +688,12 @@ impl Order {
         }
     }
 
-    fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<OrderAction>) -> Self {
         if self.timeout_from.is_none() {
             return self.close(cx, Outcome::BidTimeout, out);
         }
         let deadline = self.bid_deadline(cx);
-        self.goto(Phase::Open { deadline })
+        self.goto(OrderStage::Open { deadline })
     }
 
     /// Returns the block time of the next step for an open bid: the close of the bid, or the start of its
@@ -698,32 +708,32 @@ impl Order {
         Some(now.plus(Duration::from_millis(1)))
     }
 
-    fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
+    fn decline(self, decline: Decline, out: &mut Vec<OrderAction>) -> Self {
         self.end(Outcome::Declined(Box::new(decline.shortened())), out)
     }
 
-    fn end(self, end: Outcome, out: &mut Vec<Action>) -> Self {
+    fn end(self, end: Outcome, out: &mut Vec<OrderAction>) -> Self {
         // A finished order has already released its reservation.
-        if let Phase::Done(_) = self.phase {
+        if let OrderStage::Done(_) = self.phase {
             return self.unexpected(out);
         }
         if self.holds_reservation() {
-            out.push(Action::Unreserve);
+            out.push(OrderAction::Unreserve);
         }
-        self.goto(Phase::Done(end))
+        self.goto(OrderStage::Done(end))
     }
 
     fn retry_at(&self, cx: &Cx<'_>) -> Option<Mono> {
         Some(cx.now.mono.plus(backoff::after(self.attempts.saturating_sub(1))))
     }
 
-    fn goto(mut self, phase: Phase) -> Self {
+    fn goto(mut self, phase: OrderStage) -> Self {
         self.phase = phase;
         self
     }
 
-    fn unexpected(self, out: &mut Vec<Action>) -> Self {
-        out.push(Action::Unexpected);
+    fn unexpected(self, out: &mut Vec<OrderAction>) -> Self {
+        out.push(OrderAction::Unexpected);
         self
     }
 }

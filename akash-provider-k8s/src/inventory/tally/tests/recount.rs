@@ -4,33 +4,33 @@ use super::*;
 use crate::inventory::node::Used;
 use crate::inventory::requests::Requests;
 
-pub(super) type Objects = BTreeMap<(Kind, Key), ObjectFacts>;
+pub(super) type Objects = BTreeMap<(InventoryKind, NamespacedName), ObjectFacts>;
 
 /// Applies a change to `objects`, a model of the objects in the API server.
-pub(super) fn remember(objects: &mut Objects, change: &Change) {
+pub(super) fn remember(objects: &mut Objects, change: &FactChange) {
     match change {
-        Change::Set(key, fact) => {
+        FactChange::Set(key, fact) => {
             let kind = match fact {
-                ObjectFacts::Node(_) => Kind::Node,
-                ObjectFacts::Pod(_) => Kind::Pod,
-                ObjectFacts::Lease(_) | ObjectFacts::BadLease(_) => Kind::Lease,
-                ObjectFacts::Class(_) => Kind::Class,
-                ObjectFacts::Volume(_) => Kind::Volume,
-                ObjectFacts::Capacity(_) => Kind::Capacity,
-                ObjectFacts::CephCluster(_) => Kind::CephCluster,
-                ObjectFacts::CephPool(_) => Kind::CephPool,
+                ObjectFacts::Node(_) => InventoryKind::Node,
+                ObjectFacts::Pod(_) => InventoryKind::Pod,
+                ObjectFacts::Lease(_) | ObjectFacts::BadLease(_) => InventoryKind::Lease,
+                ObjectFacts::Class(_) => InventoryKind::Class,
+                ObjectFacts::Volume(_) => InventoryKind::Volume,
+                ObjectFacts::Capacity(_) => InventoryKind::Capacity,
+                ObjectFacts::CephCluster(_) => InventoryKind::CephCluster,
+                ObjectFacts::CephPool(_) => InventoryKind::CephPool,
             };
             objects.insert((kind, key.clone()), fact.clone());
         }
-        Change::Gone(kind, key, _) => {
+        FactChange::Gone(kind, key, _) => {
             objects.remove(&(*kind, key.clone()));
         }
-        Change::Only(kind, keys) => objects.retain(|(k, key), _| k != kind || keys.contains(key)),
+        FactChange::Only(kind, keys) => objects.retain(|(k, key), _| k != kind || keys.contains(key)),
     }
 }
 
 fn lease_of<'a>(objects: &'a Objects, namespace: &str) -> Option<&'a LeaseFacts> {
-    match objects.get(&(Kind::Lease, Key::new("", namespace)))? {
+    match objects.get(&(InventoryKind::Lease, NamespacedName::new("", namespace)))? {
         ObjectFacts::Lease(lease) => Some(lease),
         _ => None,
     }

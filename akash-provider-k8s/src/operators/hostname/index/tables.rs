@@ -1,14 +1,14 @@
 //! Listed objects, by kind.
 
 use super::{Name, ObjectKey};
-use crate::operators::change::Change;
+use crate::operators::change::ObjectChange;
 use crate::operators::hostname::live::LiveObject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Objects of one kind.
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
-pub(super) enum Table {
+pub(super) enum ObjectTable {
     /// The kind was never listed.
     #[default]
     Unknown,
@@ -18,7 +18,7 @@ pub(super) enum Table {
     Known(BTreeMap<Name, BTreeMap<Name, LiveObject>>),
 }
 
-impl Table {
+impl ObjectTable {
     pub(super) const fn is_known(&self) -> bool {
         matches!(self, Self::Known(_))
     }
@@ -58,11 +58,11 @@ impl Table {
     }
 
     /// Applies a change and returns the hostnames with changed objects.
-    pub(super) fn apply(&mut self, change: Change<ObjectKey, LiveObject>) -> BTreeSet<Name> {
+    pub(super) fn apply(&mut self, change: ObjectChange<ObjectKey, LiveObject>) -> BTreeSet<Name> {
         match change {
-            Change::Listed(all) => self.list(all),
+            ObjectChange::Listed(all) => self.list(all),
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
-            Change::Put((namespace, name), live) => {
+            ObjectChange::Put((namespace, name), live) => {
                 let version = self.get(&name, &namespace).map_or(0, |version| version.version);
                 if live.version < version {
                     return BTreeSet::new();
@@ -70,7 +70,7 @@ impl Table {
                 self.put(&name, &namespace, Some(live));
                 BTreeSet::from([name])
             }
-            Change::Gone((namespace, name), last) => {
+            ObjectChange::Gone((namespace, name), last) => {
                 let version = self.get(&name, &namespace).map_or(0, |version| version.version);
                 if last.version < version {
                     return BTreeSet::new();

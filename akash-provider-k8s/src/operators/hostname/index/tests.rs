@@ -56,9 +56,11 @@ pub(super) fn written(body: &Value, version: u64) -> LiveObject {
     LiveObject::written(&meta, body)
 }
 
-fn version_in(event: &mut Event) -> Option<&mut u64> {
+fn version_in(event: &mut HostnameEvent) -> Option<&mut u64> {
     match event {
-        Event::Objects(_, Change::Put(_, live) | Change::Gone(_, live)) => Some(&mut live.version),
+        HostnameEvent::Objects(_, ObjectChange::Put(_, live) | ObjectChange::Gone(_, live)) => {
+            Some(&mut live.version)
+        }
         _ => None,
     }
 }
@@ -69,17 +71,19 @@ fn bare(live: &LiveObject) -> LiveObject {
     live
 }
 
-fn index(hosts: &[(&str, DecodedRecord<Host>)], manifests: &[Exposes]) -> Index {
-    let mut index = Index::new(Mode::default());
+fn index(hosts: &[(&str, DecodedRecord<Host>)], manifests: &[Exposes]) -> HostnameIndex {
+    let mut index = HostnameIndex::new(Mode::default());
     let hosts = hosts
         .iter()
         .map(|(name, host)| ((*name).to_owned(), host.clone()));
-    index.apply(Event::Hosts(Change::Listed(hosts.collect())));
+    index.apply(HostnameEvent::Hosts(ObjectChange::Listed(hosts.collect())));
     let manifests = manifests.iter().map(|m| (m.lease.namespace(), Ok(m.clone())));
-    index.apply(Event::Manifests(Change::Listed(manifests.collect())));
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Manifests(ObjectChange::Listed(
+        manifests.collect(),
+    )));
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Listed(BTreeMap::new()),
+        ObjectChange::Listed(BTreeMap::new()),
     ));
     index
 }
@@ -89,18 +93,18 @@ const NAME: &str = "shop.example.com";
 #[test]
 fn no_work_before_the_initial_lists() {
     let a = lease(1, 1);
-    let mut index = Index::new(Mode::default());
+    let mut index = HostnameIndex::new(Mode::default());
     let route = written(&index.mode().render(NAME, &host(&a), &HttpOptions::default()), 5);
     let place = (a.namespace(), NAME.to_owned());
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Listed(BTreeMap::from([(place, route)])),
+        ObjectChange::Listed(BTreeMap::from([(place, route)])),
     ));
     assert!(index.work(NAME).is_done(), "a missing list is not an empty list");
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
-    index.apply(Event::Manifests(Change::Listed(manifests)));
+    index.apply(HostnameEvent::Manifests(ObjectChange::Listed(manifests)));
     assert!(index.work(NAME).is_done());
-    index.apply(Event::Hosts(Change::Listed(BTreeMap::new())));
+    index.apply(HostnameEvent::Hosts(ObjectChange::Listed(BTreeMap::new())));
     assert_eq!(index.names(), BTreeSet::from([NAME.to_owned()]));
     assert_eq!(
         index.work(NAME).deletes.len(),
@@ -120,9 +124,9 @@ fn route_of_a_provider_without_records_is_unchanged() {
         5,
     );
     let place = (theirs.namespace(), NAME.to_owned());
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place, route.clone()),
+        ObjectChange::Put(place, route.clone()),
     ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.is_some(), "{work:?}");
@@ -131,9 +135,9 @@ fn route_of_a_provider_without_records_is_unchanged() {
         &index.mode().render(NAME, &host(&ours), &HttpOptions::default()),
         6,
     );
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(("kube-system".to_owned(), NAME.to_owned()), route),
+        ObjectChange::Put(("kube-system".to_owned(), NAME.to_owned()), route),
     ));
     assert!(index.work(NAME).is_done());
 }
@@ -144,9 +148,9 @@ fn invalid_record_is_reported_and_its_route_stays() {
     let mut index = index(&[(NAME, Err("garbage".to_owned()))], &[exposes(&a, 60_000)]);
     let body = index.mode().render(NAME, &host(&a), &HttpOptions::default());
     let place = (a.namespace(), NAME.to_owned());
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place, written(&body, 5)),
+        ObjectChange::Put(place, written(&body, 5)),
     ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.unwrap().contains("garbage"));
@@ -159,16 +163,19 @@ fn hostname_waits_for_its_manifest_and_serves_only_the_same_tenant() {
         let mut index = index(&[(NAME, Ok(host(&old)))], &[exposes(&old, 60_000)]);
         let body = index.work(NAME).write.unwrap().body;
         let place = (old.namespace(), NAME.to_owned());
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Put(place, written(&body, 5)),
+            ObjectChange::Put(place, written(&body, 5)),
         ));
         assert!(index.work(NAME).is_done());
-        index.apply(Event::Hosts(Change::Put(NAME.to_owned(), Ok(host(to)))));
+        index.apply(HostnameEvent::Hosts(ObjectChange::Put(
+            NAME.to_owned(),
+            Ok(host(to)),
+        )));
         let work = index.work(NAME);
         assert!(work.write.is_none() && work.problem.is_some());
         assert_eq!(work.deletes.len(), deletes, "{to}");
-        index.apply(Event::Manifests(Change::Put(
+        index.apply(HostnameEvent::Manifests(ObjectChange::Put(
             to.namespace(),
             Ok(exposes(to, 60_000)),
         )));
@@ -191,9 +198,9 @@ fn undeclared_port_is_reported() {
 #[test]
 fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
     let a = lease(1, 1);
-    let blocked = |names: &[&str]| Plan {
+    let blocked = |names: &[&str]| RoutePlan {
         blocked: HostnameLedger::new(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()),
-        ..Plan::default()
+        ..RoutePlan::default()
     };
     for (plan, name, is_had) in [
         (blocked(&["provider.example.com"]), "provider.example.com", false),
@@ -201,14 +208,14 @@ fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
         (blocked(&[".example.com"]), "shop.example.com", false),
         (blocked(&["provider.example.com"]), "shop.example.com", true),
     ] {
-        let mut index = Index::new(plan);
+        let mut index = HostnameIndex::new(plan);
         let hosts = BTreeMap::from([(name.to_owned(), Ok(host(&a)))]);
-        index.apply(Event::Hosts(Change::Listed(hosts)));
+        index.apply(HostnameEvent::Hosts(ObjectChange::Listed(hosts)));
         let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
-        index.apply(Event::Manifests(Change::Listed(manifests)));
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Manifests(ObjectChange::Listed(manifests)));
+        index.apply(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Listed(BTreeMap::new()),
+            ObjectChange::Listed(BTreeMap::new()),
         ));
         let work = index.work(name);
         assert_eq!(work.write.is_some(), is_had, "{name}");
@@ -216,9 +223,9 @@ fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
         assert_eq!(is_reported, !is_had, "{name}");
         let body = index.mode().render(name, &host(&a), &HttpOptions::default());
         let place = (a.namespace(), name.to_owned());
-        index.apply(Event::Objects(
+        index.apply(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Put(place, written(&body, 5)),
+            ObjectChange::Put(place, written(&body, 5)),
         ));
         assert!(index.work(name).is_done(), "an existing route stays: {name}");
     }
@@ -230,22 +237,25 @@ fn event_older_than_the_own_write_is_dropped() {
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let place = (a.namespace(), NAME.to_owned());
     let old = written(&index.work(NAME).write.unwrap().body, 5);
-    index.apply(Event::Manifests(Change::Put(
+    index.apply(HostnameEvent::Manifests(ObjectChange::Put(
         a.namespace(),
         Ok(exposes(&a, 5_000)),
     )));
     let new = written(&index.work(NAME).write.unwrap().body, 9);
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place.clone(), new),
+        ObjectChange::Put(place.clone(), new),
     ));
     assert!(index.work(NAME).is_done());
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place.clone(), old.clone()),
+        ObjectChange::Put(place.clone(), old.clone()),
     ));
     assert!(index.work(NAME).is_done(), "the event is older than the write");
-    index.apply(Event::Objects(ObjectKind::Ingress, Change::Gone(place, old)));
+    index.apply(HostnameEvent::Objects(
+        ObjectKind::Ingress,
+        ObjectChange::Gone(place, old),
+    ));
     assert!(index.work(NAME).is_done());
 }
 
@@ -258,15 +268,15 @@ fn foreign_annotations_stay_and_surplus_proxy_annotations_are_removed() {
     let mut theirs = body.clone();
     theirs["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] = json!("letsencrypt");
     theirs["spec"]["tls"] = json!([{"hosts": [NAME]}]);
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place.clone(), written(&theirs, 5)),
+        ObjectChange::Put(place.clone(), written(&theirs, 5)),
     ));
     assert!(index.work(NAME).is_done());
     theirs["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-buffer-size"] = json!("8m");
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put(place, written(&theirs, 6)),
+        ObjectChange::Put(place, written(&theirs, 6)),
     ));
     let write = index.work(NAME).write.unwrap();
     assert!(
@@ -282,9 +292,9 @@ fn route_with_labels_of_another_lease_is_not_overwritten() {
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let mut body = index.work(NAME).write.unwrap().body;
     body["metadata"]["labels"] = json!(labels::lease(&b));
-    index.apply(Event::Objects(
+    index.apply(HostnameEvent::Objects(
         ObjectKind::Ingress,
-        Change::Put((a.namespace(), NAME.to_owned()), written(&body, 5)),
+        ObjectChange::Put((a.namespace(), NAME.to_owned()), written(&body, 5)),
     ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.unwrap().contains("another lease"));
@@ -294,7 +304,7 @@ fn route_with_labels_of_another_lease_is_not_overwritten() {
 fn ten_thousand_hostnames_in_their_desired_state_are_not_written() {
     let a = lease(1, 1);
     let names: Vec<String> = (0..10_000).map(|n| format!("n{n}.example.com")).collect();
-    let mut index = Index::new(Mode::default());
+    let mut index = HostnameIndex::new(Mode::default());
     let routes = names.iter().map(|name| {
         let body = index.mode().render(name, &host(&a), &HttpOptions::default());
         ((a.namespace(), name.clone()), written(&body, 5))
@@ -302,10 +312,15 @@ fn ten_thousand_hostnames_in_their_desired_state_are_not_written() {
     let routes = routes.collect();
     let hosts = names.iter().map(|name| (name.clone(), Ok(host(&a)))).collect();
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
-    index.apply(Event::Hosts(Change::Listed(hosts)));
-    index.apply(Event::Manifests(Change::Listed(manifests)));
-    index.apply(Event::Objects(ObjectKind::Ingress, Change::Listed(routes)));
-    let to_do = names.iter().filter(|name| index.work(name) != Work::default());
+    index.apply(HostnameEvent::Hosts(ObjectChange::Listed(hosts)));
+    index.apply(HostnameEvent::Manifests(ObjectChange::Listed(manifests)));
+    index.apply(HostnameEvent::Objects(
+        ObjectKind::Ingress,
+        ObjectChange::Listed(routes),
+    ));
+    let to_do = names
+        .iter()
+        .filter(|name| index.work(name) != HostnameWork::default());
     assert_eq!(to_do.count(), 0);
 }
 
@@ -401,9 +416,15 @@ fn record_missing_at_the_start_is_explained_only_by_its_manifest() {
         let mut index = index(&[], &[exposes(&lease(2, 2), 60_000)]);
         let route = written(&index.mode().render(name, &host(&a), &HttpOptions::default()), 5);
         let place = (a.namespace(), name.to_owned());
-        index.apply(Event::Objects(ObjectKind::Ingress, Change::Put(place, route)));
+        index.apply(HostnameEvent::Objects(
+            ObjectKind::Ingress,
+            ObjectChange::Put(place, route),
+        ));
         if let Some(manifest) = &manifest {
-            index.apply(Event::Manifests(Change::Put(a.namespace(), manifest.clone())));
+            index.apply(HostnameEvent::Manifests(ObjectChange::Put(
+                a.namespace(),
+                manifest.clone(),
+            )));
         }
         let missing = index.work(name).missing.unwrap();
         assert_eq!(
@@ -412,8 +433,11 @@ fn record_missing_at_the_start_is_explained_only_by_its_manifest() {
             "{manifest:?}"
         );
         // A record that was removed after the start has a reason.
-        index.apply(Event::Hosts(Change::Put(name.to_owned(), Ok(host(&a)))));
-        index.apply(Event::Hosts(Change::Listed(BTreeMap::new())));
+        index.apply(HostnameEvent::Hosts(ObjectChange::Put(
+            name.to_owned(),
+            Ok(host(&a)),
+        )));
+        index.apply(HostnameEvent::Hosts(ObjectChange::Listed(BTreeMap::new())));
         assert!(index.work(name).missing.unwrap().has_reason);
     }
 }

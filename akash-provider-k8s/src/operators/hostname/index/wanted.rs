@@ -1,7 +1,7 @@
 //! Desired objects of a hostname, and their differences from the existing objects.
 
-use super::tables::Table;
-use super::{Index, Plan, Work, Write, host_owner as owner_of};
+use super::tables::ObjectTable;
+use super::{HostnameIndex, HostnameWork, HostnameWrite, RoutePlan, host_owner as owner_of};
 use crate::operators::hostname::facts::Host;
 use crate::operators::hostname::live::Acceptance;
 use crate::operators::hostname::notes::ProofState;
@@ -10,7 +10,7 @@ use crate::operators::hostname::route::{Mode, References};
 use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
 
-impl Plan {
+impl RoutePlan {
     /// Returns true if the plan creates an object of this kind for every hostname.
     #[must_use]
     pub fn wants(&self, sort: ObjectKind) -> bool {
@@ -33,9 +33,9 @@ impl Plan {
     }
 }
 
-impl Index {
+impl HostnameIndex {
     /// Returns the objects to write, or the reason why no objects can be written.
-    pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<Work, String> {
+    pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<HostnameWork, String> {
         if self.plan.blocked.is_blocked(name) {
             return Err(
                 "the hostname is blocked (--deployment-blocked-hostnames, or the domain of the provider or of the cluster)"
@@ -68,11 +68,11 @@ impl Index {
             certificate: self.refers(ObjectKind::Certificate, name, host),
         };
         let body = self.plan.mode.render_with(name, host, options, refers);
-        Ok(Work {
+        Ok(HostnameWork {
             write: self.differing(self.plan.mode.sort(), name, host, body)?,
             filter,
             certificate,
-            ..Work::default()
+            ..HostnameWork::default()
         })
     }
 
@@ -92,7 +92,7 @@ impl Index {
     /// Returns true if the route must reference the object. A route gets new references to accepted objects
     /// only, because a reference to any other object can break the route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
-        if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
+        if !self.plan.wants(sort) || *self.table(sort) == ObjectTable::Absent {
             return false;
         }
         let as_it_is = || {
@@ -114,10 +114,10 @@ impl Index {
         name: &str,
         host: &Host,
         body: Value,
-    ) -> Result<Option<Write>, String> {
+    ) -> Result<Option<HostnameWrite>, String> {
         let namespace = host.namespace.clone();
         let Some(live) = self.live(sort, name, &namespace) else {
-            let write = Write {
+            let write = HostnameWrite {
                 sort,
                 namespace,
                 body,
@@ -136,7 +136,7 @@ impl Index {
         if live.is_going {
             return Err("the route is being deleted; it is created again after the deletion".to_owned());
         }
-        Ok(live.differs(&body).map(|difference| Write {
+        Ok(live.differs(&body).map(|difference| HostnameWrite {
             sort,
             namespace,
             body,

@@ -1,7 +1,7 @@
 //! Tests of the probe requests, their evaluation, and the results that are stored in the record.
 
 use super::*;
-use crate::operators::hostname::index::Plan;
+use crate::operators::hostname::index::RoutePlan;
 use crate::operators::hostname::samples::{Cluster, host, route, shared};
 use serde_json::Value;
 use std::sync::Mutex;
@@ -177,7 +177,7 @@ fn only_hostnames_with_an_accepted_route_are_probed() {
     ];
     let mut hosts = hosts.map(|name| (name, record.clone())).to_vec();
     hosts.push(("moved.example.com", host(2)));
-    let shared = shared(Plan::default(), &hosts, routes);
+    let shared = shared(RoutePlan::default(), &hosts, routes);
     assert_eq!(accepted(&shared), BTreeSet::from(["yes.example.com".to_owned()]));
 }
 
@@ -199,11 +199,11 @@ async fn only_a_changed_probe_result_is_noted() {
     const NAME: &str = "shop.example.com";
     let record = host(1);
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), true)];
-    let shared = shared(Plan::default(), &[(NAME, record.clone())], routes);
+    let shared = shared(RoutePlan::default(), &[(NAME, record.clone())], routes);
     let (cluster, set) = (Cluster::new(), Arc::new(FixedProber::default()));
     let probe = Probe {
         prober: Arc::clone(&set) as Arc<dyn Prober>,
-        budget: Budget {
+        budget: CheckRate {
             every: Duration::from_secs(600),
             per_minute: 60,
         },
@@ -216,10 +216,10 @@ async fn only_a_changed_probe_result_is_noted() {
         let mut noted = record.clone();
         let last = cluster.notes(KEY).pop().map(|(_, note)| note);
         noted.notes.reachable = last.map(|note| serde_json::from_value(note).unwrap());
-        let change = crate::operators::Change::Put(NAME.to_owned(), Ok(noted));
+        let change = crate::operators::ObjectChange::Put(NAME.to_owned(), Ok(noted));
         shared
             .state
-            .apply(crate::operators::hostname::index::Event::Hosts(change));
+            .apply(crate::operators::hostname::index::HostnameEvent::Hosts(change));
     }
     let written = cluster.notes(KEY);
     let states: Vec<Value> = written.iter().map(|(_, note)| note["state"].clone()).collect();
@@ -255,7 +255,7 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
         at: "2030-01-01T00:00:00Z".to_owned(),
     });
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), false)];
-    let shared = shared(Plan::default(), &[(NAME, record)], routes);
+    let shared = shared(RoutePlan::default(), &[(NAME, record)], routes);
     let state = || {
         let status = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
         status.reachable.unwrap().state
@@ -263,7 +263,7 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
     assert_eq!(state(), ReachState::No);
     let probe = Probe {
         prober: Arc::new(FixedProber(Mutex::new(200), Mutex::default())),
-        budget: Budget {
+        budget: CheckRate {
             every: Duration::from_secs(600),
             per_minute: 60,
         },

@@ -1,7 +1,7 @@
 //! Tests of the proof state that is stored in the record after DNS responses.
 
 use super::*;
-use crate::operators::hostname::index::{Plan, ProofRule};
+use crate::operators::hostname::index::{ProofRule, RoutePlan};
 use crate::operators::hostname::samples::{Cluster, host as of, shared};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -215,12 +215,12 @@ async fn query_without_a_response_times_out() {
     );
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> RoutePlan {
+    RoutePlan {
         proof: Some(ProofRule {
             own_domain: "ingress.example.net".to_owned(),
         }),
-        ..Plan::default()
+        ..RoutePlan::default()
     }
 }
 
@@ -232,10 +232,11 @@ fn automatic_hostnames_and_invalid_records_need_no_proof() {
         ("auto.ingress.example.net", of(1)),
     ];
     let shared = shared(plan(), &hosts, Vec::new());
-    let garbage = crate::operators::Change::Put("odd.example.com".to_owned(), Err("garbage".to_owned()));
+    let garbage =
+        crate::operators::ObjectChange::Put("odd.example.com".to_owned(), Err("garbage".to_owned()));
     shared
         .state
-        .apply(crate::operators::hostname::index::Event::Hosts(garbage));
+        .apply(crate::operators::hostname::index::HostnameEvent::Hosts(garbage));
     let both = ["*.example.com", "shop.example.com"].map(str::to_owned);
     assert_eq!(wanted(&shared), BTreeSet::from(both));
 }
@@ -251,7 +252,7 @@ async fn proof_that_cannot_be_noted_is_queried_again_soon() {
     cluster.code.store(403, Ordering::Relaxed);
     let proving = ProofConfig {
         lookup: Arc::clone(&says) as Arc<dyn TxtLookup>,
-        budget: Budget {
+        budget: CheckRate {
             every: Duration::from_secs(3_600),
             per_minute: 60,
         },

@@ -1,6 +1,6 @@
 //! Queue of the nodes for hardware discovery, and the status of the discovery.
 
-use super::{Cards, Machine};
+use super::{Cards, NodeIdentity};
 use crate::inventory::Vendor;
 use crate::operators::queue::{Queue, RetryPolicy};
 use akash_provider_core::error::Error;
@@ -41,7 +41,7 @@ pub struct MachineStatus {
 #[derive(Debug)]
 pub(in super::super) struct DiscoveryQueue {
     pub(super) queue: Queue,
-    pub(super) machines: BTreeMap<String, Machine>,
+    pub(super) machines: BTreeMap<String, NodeIdentity>,
     pub(super) status: DiscoveryStatus,
 }
 
@@ -55,7 +55,7 @@ impl DiscoveryQueue {
     }
 
     /// Replaces the nodes to discover, and queues new and changed nodes.
-    pub(super) fn set(&mut self, machines: BTreeMap<String, Machine>) {
+    pub(super) fn set(&mut self, machines: BTreeMap<String, NodeIdentity>) {
         let changed = machines
             .iter()
             .filter(|(name, machine)| self.machines.get(*name) != Some(*machine));
@@ -65,7 +65,7 @@ impl DiscoveryQueue {
         self.machines = machines;
     }
 
-    pub(super) fn next(&mut self, now: Instant) -> Option<(String, Machine)> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<(String, NodeIdentity)> {
         loop {
             let name = self.queue.next(now)?;
             match self.machines.get(&name) {

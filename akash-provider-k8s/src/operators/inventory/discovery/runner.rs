@@ -3,15 +3,15 @@
 //! A node without a result is retried and delays no other node. Failures do not affect labels that are known without
 //! discovery.
 
-use super::super::index::Event;
-use super::super::shared::Shared;
+use super::super::index::InventoryEvent;
+use super::super::shared::InventoryOperatorState;
 use super::queue::DiscoveryQueue;
 pub use super::queue::{DiscoveryStatus, MachineStatus};
 use super::{
-    Cards, LABELS, Machine, Options, PORT, Processor, Progress, RESPONSE_MAX, START, name, pod, progress,
-    selector,
+    Cards, DiscoveryOptions, DiscoveryProgress, LABELS, NodeIdentity, PORT, Processor, RESPONSE_MAX, START,
+    name, pod, progress, selector,
 };
-use crate::apply::Calls;
+use crate::apply::KubeCalls;
 use crate::error::from_kube;
 use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -44,18 +44,18 @@ const LEFTOVERS: &str = "remove old discovery pods";
 
 #[derive(Clone)]
 pub(in super::super) struct DiscoveryRunner {
-    shared: Arc<Shared>,
+    shared: Arc<InventoryOperatorState>,
     client: Client,
-    calls: Calls,
-    options: Arc<Options>,
+    calls: KubeCalls,
+    options: Arc<DiscoveryOptions>,
 }
 
 impl DiscoveryRunner {
     pub(in super::super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<InventoryOperatorState>,
         client: &Client,
-        calls: Calls,
-        options: Options,
+        calls: KubeCalls,
+        options: DiscoveryOptions,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
@@ -134,7 +134,7 @@ impl DiscoveryRunner {
             .map(|mut discovery_queue| change(&mut discovery_queue))
     }
 
-    async fn turn(&self, node: String, machine: Machine) {
+    async fn turn(&self, node: String, machine: NodeIdentity) {
         match self.look(&node).await {
             Ok((cards, processors)) => {
                 tracing::info!(
@@ -145,8 +145,9 @@ impl DiscoveryRunner {
                 );
                 self.shared
                     .state
-                    .apply(Event::Found(node.clone(), machine, cards));
-                self.shared.choose(Event::Processors(node.clone(), processors));
+                    .apply(InventoryEvent::Found(node.clone(), machine, cards));
+                self.shared
+                    .choose(InventoryEvent::Processors(node.clone(), processors));
                 self.with_queue(|discovery_queue| discovery_queue.done(&node));
             }
             Err(error) => {
@@ -251,12 +252,12 @@ impl DiscoveryRunner {
                 return Err(self.error(ErrorKind::Unavailable, "the pod was deleted by another client"));
             };
             match progress(&found.data, node) {
-                Progress::Runs => return Ok(()),
-                Progress::Fails(why) => return Err(self.error(ErrorKind::Unavailable, why)),
-                Progress::Waits(why) if begun.elapsed() >= START_TIME => {
+                DiscoveryProgress::Runs => return Ok(()),
+                DiscoveryProgress::Fails(why) => return Err(self.error(ErrorKind::Unavailable, why)),
+                DiscoveryProgress::Waits(why) if begun.elapsed() >= START_TIME => {
                     return Err(self.error(ErrorKind::Timeout, why));
                 }
-                Progress::Waits(_) => sleep(PACE).await,
+                DiscoveryProgress::Waits(_) => sleep(PACE).await,
             }
         }
     }

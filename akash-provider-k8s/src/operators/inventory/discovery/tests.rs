@@ -151,8 +151,8 @@ fn invalid_processors_are_rejected_and_names_are_truncated() {
     assert_eq!((read[0].model.len(), read[0].threads), (WORDS_MAX, THREADS_MAX));
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> DiscoveryOptions {
+    DiscoveryOptions {
         image: "registry.example.com/provider:1".to_owned(),
         program: "provider-services".to_owned(),
         namespace: "look".to_owned(),
@@ -204,20 +204,20 @@ fn pod_progress_separates_waiting_from_failed_pods() {
             json!({"phase": "Pending", "containerStatuses": [{"state": state}]}),
         )
     };
-    assert_eq!(of("n1", json!({"phase": "Running"})), Progress::Runs);
+    assert_eq!(of("n1", json!({"phase": "Running"})), DiscoveryProgress::Runs);
     assert!(
-        matches!(of("n2", json!({"phase": "Running"})), Progress::Fails(why) if why.contains("another node"))
+        matches!(of("n2", json!({"phase": "Running"})), DiscoveryProgress::Fails(why) if why.contains("another node"))
     );
     assert!(matches!(
         of("n1", json!({"phase": "Pending"})),
-        Progress::Waits(_)
+        DiscoveryProgress::Waits(_)
     ));
-    assert!(matches!(of("n1", json!(null)), Progress::Waits(_)));
-    assert!(matches!(waiting("ContainerCreating"), Progress::Waits(why) if why.len() < 400));
-    assert!(matches!(waiting("ErrImagePull"), Progress::Fails(_)));
+    assert!(matches!(of("n1", json!(null)), DiscoveryProgress::Waits(_)));
+    assert!(matches!(waiting("ContainerCreating"), DiscoveryProgress::Waits(why) if why.len() < 400));
+    assert!(matches!(waiting("ErrImagePull"), DiscoveryProgress::Fails(_)));
     let full = json!({"phase": "Failed", "reason": "OutOfpods", "message": "no capacity"});
     assert_eq!(
         of("n1", full),
-        Progress::Fails("the pod ended: OutOfpods no capacity".to_owned())
+        DiscoveryProgress::Fails("the pod ended: OutOfpods no capacity".to_owned())
     );
 }

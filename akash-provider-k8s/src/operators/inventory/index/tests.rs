@@ -22,25 +22,28 @@ fn view(name: &str, version: u64) -> NodeView {
     }
 }
 
-fn by_name(views: &[NodeView]) -> BTreeMap<Name, NodeView> {
+fn by_name(views: &[NodeView]) -> BTreeMap<ClusterObjectName, NodeView> {
     let named = views.iter().map(|view| (view.name.clone(), view.clone()));
     named.collect()
 }
 
-fn listed(views: &[NodeView]) -> Event {
-    Event::Nodes(Change::Listed(by_name(views)))
+fn listed(views: &[NodeView]) -> InventoryEvent {
+    InventoryEvent::Nodes(ObjectChange::Listed(by_name(views)))
 }
 
-fn put(view: NodeView) -> Event {
-    Event::Nodes(Change::Put(view.name.clone(), view))
+fn put(view: NodeView) -> InventoryEvent {
+    InventoryEvent::Nodes(ObjectChange::Put(view.name.clone(), view))
 }
 
-fn classes(offered: bool) -> Event {
-    Event::Classes(Change::Listed(BTreeMap::from([("beta2".to_owned(), offered)])))
+fn classes(offered: bool) -> InventoryEvent {
+    InventoryEvent::Classes(ObjectChange::Listed(BTreeMap::from([(
+        "beta2".to_owned(),
+        offered,
+    )])))
 }
 
-fn listed_index(views: &[NodeView]) -> Index {
-    let mut index = Index::new(rules());
+fn listed_index(views: &[NodeView]) -> LabelIndex {
+    let mut index = LabelIndex::new(rules());
     index.apply(listed(views));
     index.apply(classes(true));
     index
@@ -62,20 +65,24 @@ fn meta(view: &NodeView) -> ObjectMeta {
     serde_json::from_value(meta).unwrap()
 }
 
-fn names(names: &[&str]) -> BTreeSet<Name> {
+fn names(names: &[&str]) -> BTreeSet<ClusterObjectName> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
 #[test]
 fn no_label_is_written_before_nodes_and_classes_were_listed() {
     for first in [listed(&[view("one", 1)]), classes(true)] {
-        let mut index = Index::new(rules());
+        let mut index = LabelIndex::new(rules());
         index.apply(first.clone());
         index.apply(put(view("one", 1)));
         assert!(!index.is_known());
-        assert_eq!(index.work("one"), Work::default(), "one list is not enough");
+        assert_eq!(
+            index.work("one"),
+            InventoryWork::default(),
+            "one list is not enough"
+        );
         let second = match first {
-            Event::Nodes(_) => classes(true),
+            InventoryEvent::Nodes(_) => classes(true),
             _ => listed(&[view("one", 1)]),
         };
         index.apply(second);
@@ -117,13 +124,19 @@ fn only_changes_that_affect_labels_reconcile_a_node() {
     );
     assert!(index.apply(classes(true)).is_empty(), "the same classes");
     assert_eq!(index.apply(classes(false)), names(&["one"]));
-    let other = Change::Put("other".to_owned(), false);
+    let other = ObjectChange::Put("other".to_owned(), false);
     assert!(
-        index.apply(Event::Classes(other)).is_empty(),
+        index.apply(InventoryEvent::Classes(other)).is_empty(),
         "a class that is not offered"
     );
-    assert_eq!(index.apply(Event::Rules(Rules::default())), names(&["one"]));
-    assert_eq!(index.apply(Event::List(Database::default())), names(&["one"]));
+    assert_eq!(
+        index.apply(InventoryEvent::Rules(Rules::default())),
+        names(&["one"])
+    );
+    assert_eq!(
+        index.apply(InventoryEvent::List(Database::default())),
+        names(&["one"])
+    );
 }
 
 #[test]
@@ -137,7 +150,10 @@ fn response_for_a_replaced_node_is_dropped() {
     answer.version = 10;
     assert!(
         index
-            .apply(Event::Answered("one".to_owned(), Box::new(meta(&answer))))
+            .apply(InventoryEvent::Answered(
+                "one".to_owned(),
+                Box::new(meta(&answer))
+            ))
             .is_empty()
     );
     let again = index.work("one").write.unwrap();
@@ -148,7 +164,10 @@ fn response_for_a_replaced_node_is_dropped() {
     // A late deletion of the old node does not delete the new one.
     assert!(
         index
-            .apply(Event::Nodes(Change::Gone("one".to_owned(), view("one", 2))))
+            .apply(InventoryEvent::Nodes(ObjectChange::Gone(
+                "one".to_owned(),
+                view("one", 2)
+            )))
             .is_empty()
     );
     assert_eq!(index.names(), names(&["one"]));
@@ -164,12 +183,12 @@ fn node_that_new_rules_exclude_loses_its_labels() {
     let mut index = listed_index(&[labelled]);
     assert_eq!(
         index.work("one"),
-        Work::default(),
+        InventoryWork::default(),
         "the labels are in the desired state"
     );
     let mut rules = rules();
     rules.exclude(Pattern::new("one").unwrap()).unwrap();
-    index.apply(Event::Rules(rules));
+    index.apply(InventoryEvent::Rules(rules));
     let write = index.work("one").write.unwrap();
     assert_eq!(
         write.patch["metadata"]["labels"],

@@ -1,10 +1,10 @@
 //! Tests of the order of writes, with a paused clock, and of the report.
 
-use super::super::discovery::{Cards, Machine, Processor};
+use super::super::discovery::{Cards, NodeIdentity, Processor};
 use super::super::node::NodeView;
 use super::*;
-use crate::operators::change::Change;
-use crate::operators::operator_state::{Next, WorkItem};
+use crate::operators::change::ObjectChange;
+use crate::operators::operator_state::{WorkItem, WriterStep};
 use crate::state::Definitions;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec, Quantity};
@@ -24,33 +24,35 @@ fn view(name: &str, version: u64) -> NodeView {
     }
 }
 
-fn put(shared: &Shared, view: NodeView) {
-    let change = Change::Put(view.name.clone(), view);
-    shared.state.apply(Event::Nodes(change));
+fn put(shared: &InventoryOperatorState, view: NodeView) {
+    let change = ObjectChange::Put(view.name.clone(), view);
+    shared.state.apply(InventoryEvent::Nodes(change));
 }
 
-fn shared(nodes: &[&str]) -> Shared {
-    let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
+fn shared(nodes: &[&str]) -> InventoryOperatorState {
+    let shared = InventoryOperatorState::new(Rules::default(), FIRST, Definitions::default(), false);
     let listed = nodes.iter().map(|name| ((*name).to_owned(), view(name, 1)));
-    shared.state.apply(Event::Nodes(Change::Listed(listed.collect())));
     shared
         .state
-        .apply(Event::Classes(Change::Listed(BTreeMap::new())));
+        .apply(InventoryEvent::Nodes(ObjectChange::Listed(listed.collect())));
+    shared
+        .state
+        .apply(InventoryEvent::Classes(ObjectChange::Listed(BTreeMap::new())));
     shared
 }
 
 /// Returns the next work item, or the time of the next item if none is due.
-fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>> {
+fn next(shared: &InventoryOperatorState, now: Instant) -> Result<WorkItem<InventoryWork>, Option<Instant>> {
     loop {
         match shared.state.next(now) {
-            Next::WorkItem(turn) => return Ok(turn),
-            Next::More => {}
-            Next::Nothing(due) => return Err(due),
+            WriterStep::WorkItem(turn) => return Ok(turn),
+            WriterStep::More => {}
+            WriterStep::Nothing(due) => return Err(due),
         }
     }
 }
 
-fn taken(shared: &Shared, turn: &WorkItem<Work>, version: u64, now: Instant) {
+fn taken(shared: &InventoryOperatorState, turn: &WorkItem<InventoryWork>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),
         "labels": {"akash.network": "true"},
@@ -134,15 +136,17 @@ async fn labels_reverted_by_another_client_back_off() {
 
 #[tokio::test]
 async fn no_node_is_reported_as_written_before_the_initial_lists() {
-    let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
+    let shared = InventoryOperatorState::new(Rules::default(), FIRST, Definitions::default(), false);
     shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
-    shared.state.apply(Event::Nodes(Change::Listed(listed)));
+    shared
+        .state
+        .apply(InventoryEvent::Nodes(ObjectChange::Listed(listed)));
     let status = shared.status();
     assert!(!status.is_ready && !status.nodes["one"].is_written);
     assert!(next(&shared, Instant::now()).is_err());
-    let none = Change::Listed(BTreeMap::new());
-    shared.state.apply(Event::Classes(none));
+    let none = ObjectChange::Listed(BTreeMap::new());
+    shared.state.apply(InventoryEvent::Classes(none));
     assert!(shared.status().is_ready);
     taken(
         &shared,
@@ -159,7 +163,7 @@ fn count(spec: ClusterSpec) -> LazyInventory {
 
 #[test]
 fn report_follows_the_rules_at_once() {
-    let shared = Shared::new(
+    let shared = InventoryOperatorState::new(
         Rules::new(["a".to_owned()]).unwrap(),
         FIRST,
         Definitions::default(),
@@ -190,7 +194,7 @@ fn report_follows_the_rules_at_once() {
     rules
         .exclude(super::super::rules::Pattern::new("one").unwrap())
         .unwrap();
-    shared.choose(Event::Rules(rules));
+    shared.choose(InventoryEvent::Rules(rules));
     let metrics = reports.borrow_and_update().clone().unwrap().metrics().clone();
     assert_eq!(metrics.nodes.len(), 1);
     assert!(metrics.storage.is_empty() && metrics.nodes[0].storage_classes.is_empty());
@@ -213,19 +217,19 @@ fn discovered_processors_are_reported_at_once() {
             .processors
             .is_empty()
     );
-    let machine = Machine::from_node(&view("one", 1));
+    let machine = NodeIdentity::from_node(&view("one", 1));
     let seen = Processor::read(br#"{"processors": [{"id": 0, "model": "AMD EPYC"}]}"#).unwrap();
     shared
         .state
-        .apply(Event::Found("one".to_owned(), machine, Cards::default()));
-    shared.choose(Event::Processors("one".to_owned(), seen.clone()));
+        .apply(InventoryEvent::Found("one".to_owned(), machine, Cards::default()));
+    shared.choose(InventoryEvent::Processors("one".to_owned(), seen.clone()));
     assert!(reports.has_changed().unwrap());
     assert_eq!(
         reports.borrow_and_update().as_ref().unwrap().processors["one"],
         seen
     );
     // The node was not discovered.
-    shared.choose(Event::Processors("two".to_owned(), seen));
+    shared.choose(InventoryEvent::Processors("two".to_owned(), seen));
     assert!(!reports.has_changed().unwrap());
 }
 
@@ -248,6 +252,6 @@ async fn five_thousand_nodes_are_written_in_seconds() {
     rules
         .exclude(super::super::rules::Pattern::new(".*").unwrap())
         .unwrap();
-    shared.choose(Event::Rules(rules));
+    shared.choose(InventoryEvent::Rules(rules));
     assert_eq!(next(&shared, Instant::now()).unwrap().name, "n0000");
 }

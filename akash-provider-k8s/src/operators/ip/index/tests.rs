@@ -75,32 +75,32 @@ fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
     })
 }
 
-fn index(declared: BTreeMap<String, DecodedRecord>, services: &[(String, LiveService)]) -> Index {
-    let mut index = Index::new(provider(), Mode::default());
+fn index(declared: BTreeMap<String, DecodedRecord>, services: &[(String, LiveService)]) -> IpIndex {
+    let mut index = IpIndex::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
-    index.apply(Event::Manifests(Change::Listed(manifests)));
-    index.apply(Event::Services(Change::Listed(
+    index.apply(IpEvent::Manifests(ObjectChange::Listed(manifests)));
+    index.apply(IpEvent::Services(ObjectChange::Listed(
         services.iter().cloned().collect(),
     )));
-    index.apply(Event::Records(Change::Listed(declared)));
+    index.apply(IpEvent::Records(ObjectChange::Listed(declared)));
     index
 }
 
 #[test]
 fn no_work_before_records_manifests_and_services_were_listed() {
     let one = leased(&lease(1, 1), "front", "web");
-    let mut index = Index::new(provider(), Mode::default());
+    let mut index = IpIndex::new(provider(), Mode::default());
     let services = BTreeMap::from([(one.place(), service(&one, 5))]);
-    index.apply(Event::Services(Change::Listed(services)));
+    index.apply(IpEvent::Services(ObjectChange::Listed(services)));
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
-    index.apply(Event::Manifests(Change::Listed(manifests)));
+    index.apply(IpEvent::Manifests(ObjectChange::Listed(manifests)));
     assert!(
         index.work(&one.place()).is_done(),
         "a missing list is not an empty list"
     );
-    index.apply(Event::Records(Change::Put("x".to_owned(), bad(None))));
+    index.apply(IpEvent::Records(ObjectChange::Put("x".to_owned(), bad(None))));
     assert!(!index.is_known(), "an event before the list does not count");
-    index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+    index.apply(IpEvent::Records(ObjectChange::Listed(BTreeMap::new())));
     assert!(index.names().contains(&one.place()));
     assert!(
         index.work(&one.place()).delete.is_some(),
@@ -112,17 +112,17 @@ fn no_work_before_records_manifests_and_services_were_listed() {
 fn service_of_an_uncertain_provider_is_not_deleted() {
     let one = leased(&lease(1, 1), "front", "web");
     let work_of = |manifests: Option<Address>, place: String, live: LiveService| {
-        let mut index = Index::new(provider(), Mode::default());
+        let mut index = IpIndex::new(provider(), Mode::default());
         let manifests = BTreeMap::from([(
             "some".to_owned(),
             manifests.and_then(|provider| declares(provider, &[])),
         )]);
-        index.apply(Event::Manifests(Change::Listed(manifests)));
-        index.apply(Event::Services(Change::Listed(BTreeMap::from([(
+        index.apply(IpEvent::Manifests(ObjectChange::Listed(manifests)));
+        index.apply(IpEvent::Services(ObjectChange::Listed(BTreeMap::from([(
             place.clone(),
             live,
         )]))));
-        index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+        index.apply(IpEvent::Records(ObjectChange::Listed(BTreeMap::new())));
         index.work(&place)
     };
     assert!(
@@ -146,13 +146,13 @@ fn service_of_an_uncertain_provider_is_not_deleted() {
     theirs.lease.provider = other;
     assert_eq!(
         work_of(Some(provider()), theirs.place(), service(&theirs, 1)),
-        Work::default()
+        IpWork::default()
     );
     let mut unlabelled = Mode::default().render(&one);
     unlabelled["metadata"]["labels"] = json!(labels::lease(&one.lease));
     assert_eq!(
         work_of(Some(provider()), one.place(), written(&unlabelled, 1)),
-        Work::default()
+        IpWork::default()
     );
 }
 
@@ -169,7 +169,7 @@ fn invalid_record_is_reported_and_its_service_stays() {
         assert!(work.problem.unwrap().contains("invalid record"));
         let work = index.work(&one.place());
         assert!(work.is_done() && work.problem.is_some(), "{work:?}");
-        let touched = index.apply(Event::Records(Change::Gone(record, bad(None))));
+        let touched = index.apply(IpEvent::Records(ObjectChange::Gone(record, bad(None))));
         assert!(touched.contains(&one.place()));
         assert!(index.work(&one.place()).delete.is_some());
     }
@@ -198,7 +198,7 @@ fn moved_port_has_only_its_old_service_deleted_first() {
     let waits = index.work(&new.place());
     assert!(waits.is_done() && waits.problem.unwrap().contains(&old.place()));
     let delete = index.work(&old.place()).delete.unwrap();
-    let touched = index.apply(Event::Deleted(old.place(), delete));
+    let touched = index.apply(IpEvent::Deleted(old.place(), delete));
     assert!(
         touched.contains(&new.place()),
         "the waiting Service is reconciled"
@@ -206,7 +206,7 @@ fn moved_port_has_only_its_old_service_deleted_first() {
     assert!(index.work(&new.place()).write.is_some());
     assert_eq!(
         index.work(&other.place()),
-        Work::default(),
+        IpWork::default(),
         "an endpoint of another tenant with that name"
     );
 }
@@ -224,7 +224,7 @@ fn two_records_of_one_service_block_each_other() {
     );
     let work = index.work(&one.place());
     assert!(work.is_done() && work.problem.unwrap().contains("several records"));
-    index.apply(Event::Records(Change::Gone(name(&one), Ok(one.clone()))));
+    index.apply(IpEvent::Records(ObjectChange::Gone(name(&one), Ok(one.clone()))));
     let write = index.work(&one.place()).write.unwrap();
     assert_eq!(
         write.at,
@@ -331,15 +331,18 @@ fn load_balancer_class_of_an_existing_service_stays() {
         class: Some("metallb".to_owned()),
         ..Mode::default()
     };
-    let mut index = Index::new(provider(), mode);
-    index.apply(Event::Manifests(Change::Listed(BTreeMap::new())));
-    index.apply(Event::Services(Change::Listed(BTreeMap::new())));
-    index.apply(Event::Records(Change::Listed(records(from_ref(&one)))));
+    let mut index = IpIndex::new(provider(), mode);
+    index.apply(IpEvent::Manifests(ObjectChange::Listed(BTreeMap::new())));
+    index.apply(IpEvent::Services(ObjectChange::Listed(BTreeMap::new())));
+    index.apply(IpEvent::Records(ObjectChange::Listed(records(from_ref(&one)))));
     let made = index.work(&one.place()).write.unwrap();
     assert_eq!(made.body["spec"]["loadBalancerClass"], "metallb");
     let mut old = Mode::default().render(&one);
     old["spec"]["ports"][0]["targetPort"] = json!(1);
-    index.apply(Event::Services(Change::Put(one.place(), written(&old, 1))));
+    index.apply(IpEvent::Services(ObjectChange::Put(
+        one.place(),
+        written(&old, 1),
+    )));
     let again = index.work(&one.place()).write.unwrap();
     assert!(
         again.body["spec"].get("loadBalancerClass").is_none(),
@@ -360,7 +363,9 @@ fn write_retains_assigned_addresses_and_times() {
         object["status"] = json!({"loadBalancer": {"ingress": ingress}});
         LiveService::new(&serde_json::from_value(object).unwrap(), at(second))
     };
-    let put = |index: &mut Index, live| drop(index.apply(Event::Services(Change::Put(one.place(), live))));
+    let put = |index: &mut IpIndex, live| {
+        drop(index.apply(IpEvent::Services(ObjectChange::Put(one.place(), live))))
+    };
     put(&mut index, seen(1, 10, &[]));
     put(&mut index, seen(2, 20, &[]));
     assert_eq!(
@@ -371,7 +376,7 @@ fn write_retains_assigned_addresses_and_times() {
     put(&mut index, seen(3, 30, &["203.0.113.7"]));
     let mut own = seen(4, 40, &[]);
     own.given = Default::default();
-    index.apply(Event::Written(one.place(), own));
+    index.apply(IpEvent::Written(one.place(), own));
     let live = index.live(&one.place()).unwrap();
     assert_eq!(
         (live.given.addresses.len(), live.since),
@@ -392,7 +397,9 @@ fn write_retains_assigned_addresses_and_times() {
     );
     let listed = BTreeMap::from([(one.place(), seen(5, 70, &[]))]);
     assert!(
-        index.apply(Event::Services(Change::Listed(listed))).is_empty(),
+        index
+            .apply(IpEvent::Services(ObjectChange::Listed(listed)))
+            .is_empty(),
         "nothing changed"
     );
     assert_eq!(index.live(&one.place()).unwrap().since, at(60));
@@ -416,7 +423,10 @@ fn leased_ip_missing_at_the_start_is_explained_only_by_its_manifest() {
     ] {
         let mut index = index(BTreeMap::new(), &[(one.place(), service(&one, 1))]);
         if let Some(manifest) = &manifest {
-            index.apply(Event::Manifests(Change::Put(home.clone(), manifest.clone())));
+            index.apply(IpEvent::Manifests(ObjectChange::Put(
+                home.clone(),
+                manifest.clone(),
+            )));
         }
         let missing = index.work(&one.place()).missing.unwrap();
         assert_eq!(
@@ -425,8 +435,8 @@ fn leased_ip_missing_at_the_start_is_explained_only_by_its_manifest() {
             "{manifest:?}"
         );
         // A record that was removed after the start has a reason.
-        index.apply(Event::Records(Change::Put(name(&one), Ok(one.clone()))));
-        index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+        index.apply(IpEvent::Records(ObjectChange::Put(name(&one), Ok(one.clone()))));
+        index.apply(IpEvent::Records(ObjectChange::Listed(BTreeMap::new())));
         assert!(index.work(&one.place()).missing.unwrap().has_reason);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Stage, exchanges};
 use crate::tests::clients::Reply;
-use akash_provider_core::chain::Outage;
+use akash_provider_core::chain::QueryOutage;
 use akash_provider_core::cluster::Operation;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::TenantMsg;
@@ -159,7 +159,7 @@ async fn prepare(stage: &Stage, name: &str) {
         }
     }
     if name.starts_with("rpcdown-") {
-        stage.world.chain.fail_queries(Outage::UntilRestored);
+        stage.world.chain.fail_queries(QueryOutage::UntilRestored);
     } else {
         stage.world.chain.restore_queries();
     }
@@ -196,7 +196,7 @@ async fn recorded_requests_get_the_recorded_responses() {
     let stage = Stage::set(&folder).await;
     let certificate = akash_provider_chain::cert::OwnCertificate::make(
         &stage.tenant,
-        &akash_provider_chain::cert::Usage::Client,
+        &akash_provider_chain::cert::CertUsage::Client,
         std::time::Duration::from_secs(super::super::world::NOW - 3600),
     )
     .unwrap();

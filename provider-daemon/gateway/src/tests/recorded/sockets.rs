@@ -207,7 +207,7 @@ fn set_logs(stage: &Stage) {
 async fn recorded_websockets_send_the_recorded_messages() {
     let folder = recordings::folder("peer");
     let stage = Stage::set(&folder).await;
-    let usage = akash_provider_chain::cert::Usage::Client;
+    let usage = akash_provider_chain::cert::CertUsage::Client;
     let made = std::time::Duration::from_secs(super::super::world::NOW - 3600);
     let certificate = akash_provider_chain::cert::OwnCertificate::make(&stage.tenant, &usage, made).unwrap();
     stage.world.publish(&certificate.publish());

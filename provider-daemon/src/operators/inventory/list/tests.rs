@@ -3,7 +3,7 @@
 use super::super::tests::silent;
 use super::*;
 use crate::download::onward;
-use akash_provider_k8s::operators::inventory::Options;
+use akash_provider_k8s::operators::inventory::InventoryOperatorOptions;
 use akash_provider_k8s::write_client::WriteClient;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -91,8 +91,11 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
         0 | 2 => fine(LIST),
         _ => fine("<html>"),
     });
-    let source = Source::Network(url.await);
-    let operator = InventoryOperator::start(&WriteClient::without_election(silent()), Options::default());
+    let source = GpuListSource::Network(url.await);
+    let operator = InventoryOperator::start(
+        &WriteClient::without_election(silent()),
+        InventoryOperatorOptions::default(),
+    );
     let list = Arc::new(List::new(
         source.clone(),
         Some(folder.path()),
@@ -123,8 +126,11 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
     assert_eq!(text, LIST);
     // Restart without a network.
-    let nobody = Source::Network(Url::parse("http://127.0.0.1:9/devices/gpus").unwrap());
-    let operator = InventoryOperator::start(&WriteClient::without_election(silent()), Options::default());
+    let nobody = GpuListSource::Network(Url::parse("http://127.0.0.1:9/devices/gpus").unwrap());
+    let operator = InventoryOperator::start(
+        &WriteClient::without_election(silent()),
+        InventoryOperatorOptions::default(),
+    );
     let list = Arc::new(List::new(
         nobody.clone(),
         Some(folder.path()),
@@ -142,9 +148,12 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     assert_eq!((list.status().devices, operator.status().known_gpus), (1, 1));
     // A damaged stored list is reported and ignored.
     std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
-    let operator = InventoryOperator::start(&WriteClient::without_election(silent()), Options::default());
+    let operator = InventoryOperator::start(
+        &WriteClient::without_election(silent()),
+        InventoryOperatorOptions::default(),
+    );
     let list = Arc::new(List::new(
-        Source::Nowhere,
+        GpuListSource::Nowhere,
         Some(folder.path()),
         Duration::from_secs(60),
     ));

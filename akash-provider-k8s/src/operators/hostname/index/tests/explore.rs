@@ -57,8 +57,8 @@ struct World {
     manifests: BTreeMap<Name, DecodedRecord<Exposes>>,
     routes: BTreeMap<ObjectKey, LiveObject>,
     version: u64,
-    pending: PendingEvents<Event>,
-    index: Index,
+    pending: PendingEvents<HostnameEvent>,
+    index: HostnameIndex,
     /// Whether the route of [`BYSTANDER`] exists. The test fails if the route is written again.
     bystander_is_written: bool,
 }
@@ -73,7 +73,7 @@ impl World {
             routes: BTreeMap::new(),
             version: 1,
             pending: PendingEvents::default(),
-            index: Index::new(Mode::default()),
+            index: HostnameIndex::new(Mode::default()),
             bystander_is_written: false,
         };
         world.list();
@@ -85,25 +85,27 @@ impl World {
 
     fn list(&mut self) {
         self.pending.waiting.clear();
-        self.receive(Event::Objects(
+        self.receive(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Listed(self.routes.clone()),
+            ObjectChange::Listed(self.routes.clone()),
         ));
-        self.receive(Event::Hosts(Change::Listed(self.hosts.clone())));
-        self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
+        self.receive(HostnameEvent::Hosts(ObjectChange::Listed(self.hosts.clone())));
+        self.receive(HostnameEvent::Manifests(ObjectChange::Listed(
+            self.manifests.clone(),
+        )));
     }
 
     fn declare(&mut self, host: DecodedRecord<Host>) {
         self.hosts.insert(NAME.to_owned(), host.clone());
         self.pending
             .waiting
-            .push(Event::Hosts(Change::Put(NAME.to_owned(), host)));
+            .push(HostnameEvent::Hosts(ObjectChange::Put(NAME.to_owned(), host)));
     }
 }
 
 impl Explored for World {
     type Step = Step;
-    type Event = Event;
+    type Event = HostnameEvent;
     type Outcome = BTreeMap<ObjectKey, LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
@@ -119,7 +121,7 @@ impl Explored for World {
                 if let Some(host) = self.hosts.remove(NAME) {
                     self.pending
                         .waiting
-                        .push(Event::Hosts(Change::Gone(NAME.to_owned(), host)));
+                        .push(HostnameEvent::Hosts(ObjectChange::Gone(NAME.to_owned(), host)));
                 }
             }
             Step::Options => {
@@ -127,13 +129,19 @@ impl Explored for World {
                 self.manifests.insert(second.namespace(), fact.clone());
                 self.pending
                     .waiting
-                    .push(Event::Manifests(Change::Put(second.namespace(), fact)));
+                    .push(HostnameEvent::Manifests(ObjectChange::Put(
+                        second.namespace(),
+                        fact,
+                    )));
             }
             Step::NoManifest => {
                 if let Some(fact) = self.manifests.remove(&second.namespace()) {
                     self.pending
                         .waiting
-                        .push(Event::Manifests(Change::Gone(second.namespace(), fact)));
+                        .push(HostnameEvent::Manifests(ObjectChange::Gone(
+                            second.namespace(),
+                            fact,
+                        )));
                 }
             }
             Step::Arrives => self.arrive(1),
@@ -143,16 +151,16 @@ impl Explored for World {
         }
     }
 
-    fn pending(&mut self) -> &mut PendingEvents<Event> {
+    fn pending(&mut self) -> &mut PendingEvents<HostnameEvent> {
         &mut self.pending
     }
 
-    fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    fn apply(&mut self, event: HostnameEvent) -> BTreeSet<Name> {
         names_to_reconcile(
             &mut self.index,
-            Index::is_known,
+            HostnameIndex::is_known,
             |index| index.apply(event),
-            Index::names,
+            HostnameIndex::names,
         )
     }
 
@@ -178,23 +186,26 @@ impl Explored for World {
             let place = (write.namespace.clone(), name.to_owned());
             let live = written(&write.body, self.version);
             self.routes.insert(place.clone(), live.clone());
-            self.pending.waiting.push(Event::Objects(
+            self.pending.waiting.push(HostnameEvent::Objects(
                 ObjectKind::Ingress,
-                Change::Put(place.clone(), live.clone()),
+                ObjectChange::Put(place.clone(), live.clone()),
             ));
-            self.receive(Event::Objects(ObjectKind::Ingress, Change::Put(place, live)));
+            self.receive(HostnameEvent::Objects(
+                ObjectKind::Ingress,
+                ObjectChange::Put(place, live),
+            ));
         }
         for gone in work.deletes {
             self.version += 1;
             let place = (gone.namespace, name.to_owned());
             if let Some(mut live) = self.routes.remove(&place) {
                 live.version = self.version;
-                self.pending.waiting.push(Event::Objects(
+                self.pending.waiting.push(HostnameEvent::Objects(
                     ObjectKind::Ingress,
-                    Change::Gone(place.clone(), live),
+                    ObjectChange::Gone(place.clone(), live),
                 ));
             }
-            self.receive(Event::Deleted(ObjectKind::Ingress, place, gone.uid));
+            self.receive(HostnameEvent::Deleted(ObjectKind::Ingress, place, gone.uid));
         }
         let routes = self.routes.keys().filter(|(_, there)| *there == name).count();
         assert!(routes <= 1, "`{name}` has {routes} routes");
@@ -208,7 +219,7 @@ impl Explored for World {
 
     fn versions(&mut self) -> Vec<&mut u64> {
         let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
-        let objects = self.index.objects.values_mut().flat_map(Table::versions);
+        let objects = self.index.objects.values_mut().flat_map(ObjectTable::versions);
         let routes = self.routes.values_mut().map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
@@ -220,7 +231,7 @@ impl Explored for World {
 
     fn restarted(&self) -> Self {
         let mut restarted = self.clone();
-        restarted.index = Index::new(Mode::default());
+        restarted.index = HostnameIndex::new(Mode::default());
         restarted.pending.touched.clear();
         restarted.list();
         restarted.works();

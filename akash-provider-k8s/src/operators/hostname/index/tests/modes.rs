@@ -58,18 +58,18 @@ const STEPS: [Step; 12] = [
     Step::Works,
 ];
 
-fn ingress() -> Plan {
-    Plan {
+fn ingress() -> RoutePlan {
+    RoutePlan {
         issuer: Some(Issuer {
             name: "letsencrypt".to_owned(),
             kind: IssuerKind::ClusterIssuer,
         }),
-        ..Plan::default()
+        ..RoutePlan::default()
     }
 }
 
-fn gateway() -> Plan {
-    Plan::from(Mode::GatewayApi {
+fn gateway() -> RoutePlan {
+    RoutePlan::from(Mode::GatewayApi {
         name: "gate".to_owned(),
         namespace: "gates".to_owned(),
         provider: GatewayProvider::Nginx,
@@ -79,24 +79,24 @@ fn gateway() -> Plan {
 
 #[derive(Clone)]
 struct World {
-    plan: Plan,
+    plan: RoutePlan,
     hosts: BTreeMap<Name, DecodedRecord<Host>>,
     manifests: BTreeMap<Name, DecodedRecord<Exposes>>,
     objects: BTreeMap<ObjectKind, BTreeMap<ObjectKey, LiveObject>>,
     has_filters: bool,
     version: u64,
-    pending: PendingEvents<Event>,
-    index: Index,
+    pending: PendingEvents<HostnameEvent>,
+    index: HostnameIndex,
     time_passed: bool,
 }
 
 impl World {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: RoutePlan) -> Self {
         let leases = [lease(1, 1), lease(1, 2), lease(2, 3)];
         let manifests = leases.iter().map(|l| (l.namespace(), Ok(exposes(l, 60_000))));
         let hosts = [WIDE, NEAR].map(|name| (name.to_owned(), Ok(host(&leases[0]))));
         let mut world = Self {
-            index: Index::new(plan.clone()),
+            index: HostnameIndex::new(plan.clone()),
             plan,
             hosts: hosts.into(),
             manifests: manifests.collect(),
@@ -112,12 +112,14 @@ impl World {
 
     fn list(&mut self) {
         self.pending.waiting.clear();
-        self.receive(Event::Hosts(Change::Listed(self.hosts.clone())));
-        self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
+        self.receive(HostnameEvent::Hosts(ObjectChange::Listed(self.hosts.clone())));
+        self.receive(HostnameEvent::Manifests(ObjectChange::Listed(
+            self.manifests.clone(),
+        )));
         for (sort, all) in self.objects.clone() {
             let event = match sort {
-                ObjectKind::Filter if !self.has_filters => Event::Absent(sort),
-                _ => Event::Objects(sort, Change::Listed(all)),
+                ObjectKind::Filter if !self.has_filters => HostnameEvent::Absent(sort),
+                _ => HostnameEvent::Objects(sort, ObjectChange::Listed(all)),
             };
             self.receive(event);
         }
@@ -125,7 +127,7 @@ impl World {
 
     fn declare(&mut self, lease: &LeaseId) {
         self.hosts.insert(WIDE.to_owned(), Ok(host(lease)));
-        let event = Event::Hosts(Change::Put(WIDE.to_owned(), Ok(host(lease))));
+        let event = HostnameEvent::Hosts(ObjectChange::Put(WIDE.to_owned(), Ok(host(lease))));
         self.pending.waiting.push(event);
     }
 
@@ -147,13 +149,13 @@ impl World {
                 } else {
                     Acceptance::No("why".to_owned())
                 };
-                let event = Event::Objects(*sort, Change::Put(place.clone(), live.clone()));
+                let event = HostnameEvent::Objects(*sort, ObjectChange::Put(place.clone(), live.clone()));
                 self.pending.waiting.push(event);
             }
         }
     }
 
-    fn writes(&mut self, name: &str, write: &Write) {
+    fn writes(&mut self, name: &str, write: &HostnameWrite) {
         if write.sort == ObjectKind::Filter && !self.has_filters {
             // The API server refuses the filter, and the hostname is retried.
             return;
@@ -165,7 +167,7 @@ impl World {
             .get_mut(&write.sort)
             .unwrap()
             .insert(place.clone(), live.clone());
-        let event = Event::Objects(write.sort, Change::Put(place, live));
+        let event = HostnameEvent::Objects(write.sort, ObjectChange::Put(place, live));
         self.pending.waiting.push(event.clone());
         self.receive(event);
         self.check_references(name);
@@ -177,10 +179,10 @@ impl World {
         let place = (gone.namespace.clone(), name.to_owned());
         if let Some(mut live) = self.objects.get_mut(&gone.sort).unwrap().remove(&place) {
             live.version = self.version;
-            let event = Event::Objects(gone.sort, Change::Gone(place.clone(), live));
+            let event = HostnameEvent::Objects(gone.sort, ObjectChange::Gone(place.clone(), live));
             self.pending.waiting.push(event);
         }
-        self.receive(Event::Deleted(gone.sort, place, gone.uid.clone()));
+        self.receive(HostnameEvent::Deleted(gone.sort, place, gone.uid.clone()));
         self.check_references(name);
     }
 
@@ -215,7 +217,7 @@ impl World {
             {
                 let is_there = gone || self.objects[&sort].contains_key(place);
                 // Filters that were removed with their kind are created again when the index lists their kind.
-                let goes = |event: &Event| *event == Event::Absent(ObjectKind::Filter);
+                let goes = |event: &HostnameEvent| *event == HostnameEvent::Absent(ObjectKind::Filter);
                 let is_late =
                     self.index.live(sort, name, &place.0).is_none() || self.pending.waiting.iter().any(goes);
                 assert!(
@@ -229,7 +231,7 @@ impl World {
 
 impl Explored for World {
     type Step = Step;
-    type Event = Event;
+    type Event = HostnameEvent;
     type Outcome = BTreeMap<(ObjectKind, ObjectKey), LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
@@ -239,7 +241,7 @@ impl Explored for World {
             Step::Switches => {
                 let is_ingress = self.plan.mode.sort() == ObjectKind::Ingress;
                 self.plan = if is_ingress { gateway() } else { ingress() };
-                self.index = Index::new(self.plan.clone());
+                self.index = HostnameIndex::new(self.plan.clone());
                 self.pending.touched.clear();
                 self.list();
             }
@@ -249,7 +251,7 @@ impl Explored for World {
                 if let Some(host) = self.hosts.remove(WIDE) {
                     self.pending
                         .waiting
-                        .push(Event::Hosts(Change::Gone(WIDE.to_owned(), host)));
+                        .push(HostnameEvent::Hosts(ObjectChange::Gone(WIDE.to_owned(), host)));
                 }
             }
             Step::Options => {
@@ -258,7 +260,10 @@ impl Explored for World {
                 self.manifests.insert(first.namespace(), fact.clone());
                 self.pending
                     .waiting
-                    .push(Event::Manifests(Change::Put(first.namespace(), fact)));
+                    .push(HostnameEvent::Manifests(ObjectChange::Put(
+                        first.namespace(),
+                        fact,
+                    )));
             }
             Step::Accepted => self.controllers(true),
             Step::Refused => self.controllers(false),
@@ -266,9 +271,9 @@ impl Explored for World {
                 self.has_filters = !self.has_filters;
                 self.objects.insert(ObjectKind::Filter, BTreeMap::new());
                 self.pending.waiting.push(if self.has_filters {
-                    Event::Objects(ObjectKind::Filter, Change::Listed(BTreeMap::new()))
+                    HostnameEvent::Objects(ObjectKind::Filter, ObjectChange::Listed(BTreeMap::new()))
                 } else {
-                    Event::Absent(ObjectKind::Filter)
+                    HostnameEvent::Absent(ObjectKind::Filter)
                 });
             }
             Step::Arrives => self.arrive(1),
@@ -283,16 +288,16 @@ impl Explored for World {
         }
     }
 
-    fn pending(&mut self) -> &mut PendingEvents<Event> {
+    fn pending(&mut self) -> &mut PendingEvents<HostnameEvent> {
         &mut self.pending
     }
 
-    fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    fn apply(&mut self, event: HostnameEvent) -> BTreeSet<Name> {
         names_to_reconcile(
             &mut self.index,
-            Index::is_known,
+            HostnameIndex::is_known,
             |index| index.apply(event),
-            Index::names,
+            HostnameIndex::names,
         )
     }
 
@@ -321,7 +326,7 @@ impl Explored for World {
 
     fn versions(&mut self) -> Vec<&mut u64> {
         let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
-        let indexed = self.index.objects.values_mut().flat_map(Table::versions);
+        let indexed = self.index.objects.values_mut().flat_map(ObjectTable::versions);
         let objects = self.objects.values_mut().flat_map(BTreeMap::values_mut);
         let objects = objects.map(|live| &mut live.version);
         [&mut self.version]
@@ -334,7 +339,7 @@ impl Explored for World {
 
     fn restarted(&self) -> Self {
         let mut restarted = self.clone();
-        restarted.index = Index::new(restarted.plan.clone());
+        restarted.index = HostnameIndex::new(restarted.plan.clone());
         restarted.pending.touched.clear();
         restarted.settle(Step::Missed);
         restarted

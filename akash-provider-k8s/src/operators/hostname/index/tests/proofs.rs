@@ -17,7 +17,7 @@ fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
 
 /// Returns an index with one hostname that requires a proof. If `routed` is set, the hostname has a route to
 /// this lease.
-fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
+fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> HostnameIndex {
     let mut proving = index(
         &[(name, Ok(host.clone()))],
         &[exposes(&lease(1, 1), 60_000), exposes(&lease(2, 2), 60_000)],
@@ -29,9 +29,9 @@ fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
         let of = super::host(routed);
         let body = proving.mode().render(name, &of, &HttpOptions::default());
         let place = (routed.namespace(), name.to_owned());
-        proving.apply(Event::Objects(
+        proving.apply(HostnameEvent::Objects(
             ObjectKind::Ingress,
-            Change::Put(place, written(&body, 5)),
+            ObjectChange::Put(place, written(&body, 5)),
         ));
     }
     proving

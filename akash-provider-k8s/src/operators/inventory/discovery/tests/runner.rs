@@ -2,14 +2,14 @@
 
 use super::super::super::database::Database;
 use super::super::super::database::tests::LIST;
-use super::super::super::index::Event;
+use super::super::super::index::InventoryEvent;
 use super::super::super::rules::Rules;
-use super::super::super::shared::Shared;
+use super::super::super::shared::InventoryOperatorState;
 use super::super::runner::DiscoveryRunner;
 use super::*;
-use crate::apply::Calls;
+use crate::apply::KubeCalls;
 use crate::cluster::LeadershipGate;
-use crate::operators::change::Change;
+use crate::operators::change::ObjectChange;
 use kube::Client;
 use kube::client::Body;
 use std::sync::{Arc, Mutex};
@@ -158,7 +158,7 @@ impl Server {
 /// Cluster of GPU nodes without model labels.
 struct World {
     server: Arc<Mutex<Server>>,
-    shared: Arc<Shared>,
+    shared: Arc<InventoryOperatorState>,
     until: CancellationToken,
     gate: LeadershipGate,
     runner: AbortOnDropHandle<()>,
@@ -195,22 +195,24 @@ impl World {
                 .insert(pod["metadata"]["name"].as_str().unwrap().to_owned(), pod);
         }
         let server = Arc::new(Mutex::new(server));
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(InventoryOperatorState::new(
             Rules::default(),
             Duration::from_secs(3),
             crate::state::Definitions::default(),
             true,
         ));
-        shared.state.apply(Event::Nodes(Change::Listed(nodes)));
         shared
             .state
-            .apply(Event::Classes(Change::Listed(BTreeMap::new())));
+            .apply(InventoryEvent::Nodes(ObjectChange::Listed(nodes)));
         shared
             .state
-            .apply(Event::List(Database::read(LIST.as_bytes()).unwrap()));
+            .apply(InventoryEvent::Classes(ObjectChange::Listed(BTreeMap::new())));
+        shared
+            .state
+            .apply(InventoryEvent::List(Database::read(LIST.as_bytes()).unwrap()));
         let (until, gate) = (CancellationToken::new(), LeadershipGate::new(true));
         let client = client(&server);
-        let calls = Calls::new(
+        let calls = KubeCalls::new(
             client.clone(),
             Duration::from_secs(10),
             "discover the hardware of a node",
@@ -230,7 +232,7 @@ impl World {
     fn put(&self, view: NodeView) {
         self.shared
             .state
-            .apply(Event::Nodes(Change::Put(view.name.clone(), view)));
+            .apply(InventoryEvent::Nodes(ObjectChange::Put(view.name.clone(), view)));
     }
 
     fn made(&self) -> usize {
@@ -492,6 +494,6 @@ async fn labels_do_not_wait_for_processors() {
     world
         .shared
         .state
-        .apply(Event::Nodes(Change::Listed(BTreeMap::new())));
+        .apply(InventoryEvent::Nodes(ObjectChange::Listed(BTreeMap::new())));
     assert_eq!(processors("one"), None);
 }

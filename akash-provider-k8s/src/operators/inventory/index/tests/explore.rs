@@ -57,13 +57,13 @@ const STEPS: [Step; 12] = [
 /// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
-    nodes: BTreeMap<Name, NodeView>,
+    nodes: BTreeMap<ClusterObjectName, NodeView>,
     is_offered: bool,
     version: u64,
-    waiting: Vec<Event>,
-    index: Index,
+    waiting: Vec<InventoryEvent>,
+    index: LabelIndex,
     /// Names that the writer has to reconcile.
-    touched: BTreeSet<Name>,
+    touched: BTreeSet<ClusterObjectName>,
     writes: u32,
     /// Label rules, shared because their compilation is slow.
     rules: Rules,
@@ -82,7 +82,7 @@ impl World {
             is_offered: true,
             version: 1,
             waiting: Vec::new(),
-            index: Index::new(rules.clone()),
+            index: LabelIndex::new(rules.clone()),
             touched: BTreeSet::new(),
             writes: 0,
             rules,
@@ -93,19 +93,19 @@ impl World {
         world
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: InventoryEvent) {
         let touched = names_to_reconcile(
             &mut self.index,
-            Index::is_known,
+            LabelIndex::is_known,
             |index| index.apply(event),
-            Index::names,
+            LabelIndex::names,
         );
         self.touched.extend(touched);
     }
 
     fn list(&mut self) {
         self.waiting.clear();
-        self.tell(Event::Nodes(Change::Listed(self.nodes.clone())));
+        self.tell(InventoryEvent::Nodes(ObjectChange::Listed(self.nodes.clone())));
         self.tell(classes(self.is_offered));
     }
 
@@ -122,8 +122,8 @@ impl World {
         if let Some(mut node) = self.nodes.remove(ONE) {
             self.version += 1;
             node.version = self.version;
-            let gone = Change::Gone(ONE.to_owned(), node);
-            self.waiting.push(Event::Nodes(gone));
+            let gone = ObjectChange::Gone(ONE.to_owned(), node);
+            self.waiting.push(InventoryEvent::Nodes(gone));
         }
     }
 
@@ -156,8 +156,8 @@ impl World {
             Step::Gone => self.made(),
             Step::Class => {
                 self.is_offered = !self.is_offered;
-                let change = Change::Put("beta2".to_owned(), self.is_offered);
-                self.waiting.push(Event::Classes(change));
+                let change = ObjectChange::Put("beta2".to_owned(), self.is_offered);
+                self.waiting.push(InventoryEvent::Classes(change));
             }
             Step::Arrives => self.arrive(1),
             Step::ArrivesTwice => self.arrive(2),
@@ -184,7 +184,7 @@ impl World {
         assert!(self.touched.is_empty(), "the writer always has further work");
     }
 
-    fn works_on(&mut self, name: &Name) {
+    fn works_on(&mut self, name: &ClusterObjectName) {
         let Some(mut write) = self.index.work(name).write else {
             return;
         };
@@ -195,7 +195,7 @@ impl World {
         let Some(node) = self.nodes.get(name) else {
             return;
         };
-        self.tell(Event::Answered(name.clone(), Box::new(meta(node))));
+        self.tell(InventoryEvent::Answered(name.clone(), Box::new(meta(node))));
         if let Some(now) = self.index.work(name).write
             && now.patch == write.patch
         {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, name: &Name, write: &Write) -> bool {
+    fn answer(&mut self, name: &ClusterObjectName, write: &LabelWrite) -> bool {
         let node = self.nodes.get(name);
         let Some(node) = node.filter(|node| {
             node.version == write.version && write.patch["metadata"]["uid"] == node.uid.as_str()
@@ -217,7 +217,7 @@ impl World {
         after.version = self.version;
         self.nodes.insert(name.clone(), after.clone());
         self.waiting.push(put(after.clone()));
-        self.tell(Event::Answered(name.clone(), Box::new(meta(&after))));
+        self.tell(InventoryEvent::Answered(name.clone(), Box::new(meta(&after))));
         true
     }
 
@@ -225,7 +225,7 @@ impl World {
     /// remains.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
-        anew.index = Index::new(anew.rules.clone());
+        anew.index = LabelIndex::new(anew.rules.clone());
         anew.touched.clear();
         anew.list();
         anew.works();
@@ -240,7 +240,7 @@ impl World {
         }
         // The next leader has nothing to write.
         let before = self.writes;
-        self.index = Index::new(self.rules.clone());
+        self.index = LabelIndex::new(self.rules.clone());
         self.list();
         self.works();
         assert_eq!(self.writes, before, "{history:?}");
@@ -251,7 +251,7 @@ impl World {
     }
 }
 
-fn bare(nodes: &BTreeMap<Name, NodeView>) -> BTreeMap<Name, NodeView> {
+fn bare(nodes: &BTreeMap<ClusterObjectName, NodeView>) -> BTreeMap<ClusterObjectName, NodeView> {
     let bare = nodes.iter().map(|(name, node)| {
         let mut node = node.clone();
         node.version = 0;

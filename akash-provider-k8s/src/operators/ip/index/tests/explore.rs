@@ -56,11 +56,11 @@ const STEPS: [Step; 12] = [
 /// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
-    records: BTreeMap<Name, DecodedRecord>,
-    services: BTreeMap<Name, LiveService>,
+    records: BTreeMap<ObjectName, DecodedRecord>,
+    services: BTreeMap<ObjectName, LiveService>,
     version: u64,
-    pending: PendingEvents<Event>,
-    index: Index,
+    pending: PendingEvents<IpEvent>,
+    index: IpIndex,
     /// True after the initial writes. From then on, a write to an unchanged Service fails the test.
     others_are_written: bool,
 }
@@ -82,7 +82,7 @@ impl World {
             services: BTreeMap::from([(theirs.place(), service(&theirs, 1))]),
             version: 1,
             pending: PendingEvents::default(),
-            index: Index::new(provider(), Mode::default()),
+            index: IpIndex::new(provider(), Mode::default()),
             others_are_written: false,
         };
         world.list();
@@ -94,23 +94,23 @@ impl World {
 
     fn list(&mut self) {
         self.pending.waiting.clear();
-        self.receive(Event::Services(Change::Listed(self.services.clone())));
-        self.receive(Event::Records(Change::Listed(self.records.clone())));
-        self.receive(Event::Manifests(Change::Listed(BTreeMap::new())));
+        self.receive(IpEvent::Services(ObjectChange::Listed(self.services.clone())));
+        self.receive(IpEvent::Records(ObjectChange::Listed(self.records.clone())));
+        self.receive(IpEvent::Manifests(ObjectChange::Listed(BTreeMap::new())));
     }
 
-    fn declare(&mut self, record: Name, fact: DecodedRecord) {
+    fn declare(&mut self, record: ObjectName, fact: DecodedRecord) {
         self.records.insert(record.clone(), fact.clone());
         self.pending
             .waiting
-            .push(Event::Records(Change::Put(record, fact)));
+            .push(IpEvent::Records(ObjectChange::Put(record, fact)));
     }
 
-    fn undeclare(&mut self, record: Name) {
+    fn undeclare(&mut self, record: ObjectName) {
         if let Some(fact) = self.records.remove(&record) {
             self.pending
                 .waiting
-                .push(Event::Records(Change::Gone(record, fact)));
+                .push(IpEvent::Records(ObjectChange::Gone(record, fact)));
         }
     }
 
@@ -126,14 +126,14 @@ impl World {
         self.services.insert(place.clone(), live.clone());
         self.pending
             .waiting
-            .push(Event::Services(Change::Put(place, live)));
+            .push(IpEvent::Services(ObjectChange::Put(place, live)));
     }
 }
 
 impl Explored for World {
     type Step = Step;
-    type Event = Event;
-    type Outcome = BTreeMap<Name, LiveService>;
+    type Event = IpEvent;
+    type Outcome = BTreeMap<ObjectName, LiveService>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
@@ -160,16 +160,16 @@ impl Explored for World {
         }
     }
 
-    fn pending(&mut self) -> &mut PendingEvents<Event> {
+    fn pending(&mut self) -> &mut PendingEvents<IpEvent> {
         &mut self.pending
     }
 
-    fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+    fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
         names_to_reconcile(
             &mut self.index,
-            Index::is_known,
+            IpIndex::is_known,
             |index| index.apply(event),
-            Index::names,
+            IpIndex::names,
         )
     }
 
@@ -198,18 +198,19 @@ impl Explored for World {
                 live.version = self.version;
                 self.pending
                     .waiting
-                    .push(Event::Services(Change::Gone(place.to_owned(), live)));
+                    .push(IpEvent::Services(ObjectChange::Gone(place.to_owned(), live)));
             }
-            self.receive(Event::Deleted(place.to_owned(), uid));
+            self.receive(IpEvent::Deleted(place.to_owned(), uid));
         }
         if let Some(write) = work.write {
             self.version += 1;
             let live = written(&write.body, self.version);
             self.services.insert(place.to_owned(), live.clone());
-            self.pending
-                .waiting
-                .push(Event::Services(Change::Put(place.to_owned(), live.clone())));
-            self.receive(Event::Written(place.to_owned(), live));
+            self.pending.waiting.push(IpEvent::Services(ObjectChange::Put(
+                place.to_owned(),
+                live.clone(),
+            )));
+            self.receive(IpEvent::Written(place.to_owned(), live));
         }
         let seat = name(&first());
         let taken = self
@@ -240,14 +241,14 @@ impl Explored for World {
 
     fn restarted(&self) -> Self {
         let mut restarted = self.clone();
-        restarted.index = Index::new(provider(), Mode::default());
+        restarted.index = IpIndex::new(provider(), Mode::default());
         restarted.pending.touched.clear();
         restarted.list();
         restarted.works();
         restarted
     }
 
-    fn made(&self) -> BTreeMap<Name, LiveService> {
+    fn made(&self) -> BTreeMap<ObjectName, LiveService> {
         let mut made = self.services.clone();
         made.values_mut().for_each(|live| live.version = 0);
         made
@@ -262,7 +263,7 @@ impl Explored for World {
             .values()
             .filter_map(|fact| fact.as_ref().ok())
             .collect();
-        let places: BTreeSet<Name> = declared.iter().map(|leased| leased.place()).collect();
+        let places: BTreeSet<ObjectName> = declared.iter().map(|leased| leased.place()).collect();
         let is_garbage = self.records.values().any(Result::is_err);
         // A Service with exactly one declaration is in its declared state.
         if places.len() == declared.len() {
@@ -282,11 +283,10 @@ impl Explored for World {
     }
 }
 
-fn version_in(event: &mut Event) -> Option<&mut u64> {
+fn version_in(event: &mut IpEvent) -> Option<&mut u64> {
     match event {
-        Event::Services(Change::Put(_, live) | Change::Gone(_, live)) | Event::Written(_, live) => {
-            Some(&mut live.version)
-        }
+        IpEvent::Services(ObjectChange::Put(_, live) | ObjectChange::Gone(_, live))
+        | IpEvent::Written(_, live) => Some(&mut live.version),
         _ => None,
     }
 }

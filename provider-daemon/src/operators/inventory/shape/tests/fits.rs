@@ -11,7 +11,7 @@ use akash_provider_core::inventory::{
     AdjustOptions, ClusterSpec, GpuSpec, Inventory, InventorySource, NodeInventory, NodeSpec, Quantity,
 };
 use akash_provider_core::types::ResourceUnit;
-use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use futures::StreamExt;
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
         })
     });
     let client = of_objects(vec![recorded_node()], pods.collect());
-    let inventory = KubeInventory::start_whole(&client, &Options::default());
+    let inventory = KubeInventory::start_whole(&client, &CapacityOptions::default());
     inventory.watch().next().await.unwrap().unwrap().inventory
 }
 
