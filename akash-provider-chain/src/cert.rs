@@ -19,7 +19,8 @@ mod tests;
 pub use key_file::{KeyFile, KeyFiles};
 pub use read::{CertificateInfo, check_published, read, read_der};
 pub use rotate::{Rotation, RotationError, RotationSettings, StepResult};
-pub use rotation::{RENEW_BEFORE, RotationStep, next_step};
+pub use rotation::RENEW_BEFORE;
+pub(crate) use rotation::{RotationStep, next_step};
 
 use akash_provider_core::types::{Address, Msg};
 use p256::ecdsa::SigningKey;

@@ -147,7 +147,7 @@ struct LeaseLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 enum Response {
-    /// State of the circuit breaker; the response to `Request::Breaker`.
+    /// State of the circuit breaker; the response to `ControlRequest::Breaker`.
     Breaker {
         /// True if the circuit breaker tripped for all leases.
         tripped: bool,

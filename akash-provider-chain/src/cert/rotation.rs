@@ -14,7 +14,7 @@ pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RotationStep {
+pub(crate) enum RotationStep {
     /// Do nothing now. Check the certificates again later.
     Keep {
         /// Time until the certificates are checked again.
@@ -39,7 +39,7 @@ pub enum RotationStep {
 /// Returns the next step of the rotation. `published` contains all certificates that the chain stores for the
 /// account, without pending changes. `now` is the time since the Unix epoch.
 #[must_use]
-pub fn next_step(
+pub(crate) fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,
     next: Option<(&CertificateInfo, &[u8])>,
     published: &[Certificate],

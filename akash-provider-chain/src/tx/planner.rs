@@ -154,9 +154,9 @@ pub(super) enum PlannerInput {
         /// Id of the call.
         ticket: Ticket,
     },
-    /// Result of [`Action::FetchBlock`].
+    /// Result of [`PlannerAction::FetchBlock`].
     Block(Result<SyncInfo, Failure>),
-    /// Block that the event follower reported. Before this input, the writer passes an [`Input::Found`] for
+    /// Block that the event follower reported. Before this input, the writer passes an [`PlannerInput::Found`] for
     /// each own transaction in the block.
     ObservedBlock {
         /// Chain id, height and time of the block.
@@ -166,17 +166,17 @@ pub(super) enum PlannerInput {
         /// True if the writer has examined all transactions of the block.
         is_complete: bool,
     },
-    /// Result of [`Action::FetchAccount`]. `None` if the account does not exist on the chain.
+    /// Result of [`PlannerAction::FetchAccount`]. `None` if the account does not exist on the chain.
     Account(Result<Option<Account>, Failure>),
-    /// Result of [`Action::FetchPrices`]: the minimum gas prices.
+    /// Result of [`PlannerAction::FetchPrices`]: the minimum gas prices.
     Prices(Result<Vec<DecCoin>, Failure>),
-    /// Result of [`Action::Simulate`].
+    /// Result of [`PlannerAction::Simulate`].
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// Result of [`Action::Send`]. After an error, a node may still have the transaction.
+    /// Result of [`PlannerAction::Send`]. After an error, a node may still have the transaction.
     Sent(FlightId, Result<Submission, Failure>),
-    /// Result of [`Action::Find`]. `None` if the node does not have the transaction.
+    /// Result of [`PlannerAction::Find`]. `None` if the node does not have the transaction.
     Found(FlightId, Result<Option<IncludedTx>, Failure>),
-    /// Result of [`Action::FetchObject`].
+    /// Result of [`PlannerAction::FetchObject`].
     Object(FlightId, Result<ObjectState, Failure>),
     /// The clock has advanced.
     Tick,

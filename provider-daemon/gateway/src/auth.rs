@@ -19,7 +19,7 @@ mod validity;
 
 pub use crate::clock::Clock;
 pub use access::{Access, AccessTarget, DeploymentGrant, Identity, Scope, Scopes, Services};
-pub use certificates::ClientCertificate;
+pub(crate) use certificates::ClientCertificate;
 pub(crate) use validity::CredentialValidity;
 
 use super::settings::GatewayLimits;
@@ -124,7 +124,7 @@ impl From<ClaimFault> for Denial {
 
 /// Credentials of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestCredentials<'a> {
+pub(crate) struct RequestCredentials<'a> {
     /// The `Authorization` header, if there is one.
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if any.

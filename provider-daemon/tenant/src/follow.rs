@@ -323,7 +323,7 @@ impl ConnectionOutage {
     }
 }
 
-/// Receives the next message. Returns `Next::Quiet` if no message arrives before `due`.
+/// Receives the next message. Returns `NextMessage::Quiet` if no message arrives before `due`.
 async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<NextMessage, ProviderError> {
     let receive = match due {
         None => reader.next().await?,

@@ -112,7 +112,7 @@ impl ChainState {
         }
     }
 
-    /// Handles the result of [`Action::FetchBlock`].
+    /// Handles the result of [`PlannerAction::FetchBlock`].
     pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, response: Result<SyncInfo, Failure>) {
         let info = match response {
             Ok(info) if info.chain_id != config.chain_id => {

@@ -82,7 +82,7 @@ pub enum DeploymentInput {
     Submit(Submission),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// Result of [`Action::Check`] for the first submission in the queue.
+    /// Result of [`DeploymentAction::Check`] for the first submission in the queue.
     Checked(Result<AcceptedManifest, Refusal>),
     /// Result of the call `Record` for the workload at the current index.
     Recorded(Result<(), Failure>),

@@ -638,7 +638,7 @@ impl Machine for Workload {
     }
 
     fn is_done(&self) -> bool {
-        // The workload requests its removal with `Action::Remove`.
+        // The workload requests its removal with `WorkloadAction::Remove`.
         false
     }
 }

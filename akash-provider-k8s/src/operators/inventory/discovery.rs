@@ -65,7 +65,7 @@ pub struct DiscoveryOptions {
 
 /// Identity of a node at its discovery. A reboot or a change of the devices causes a new discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeIdentity {
+pub(crate) struct NodeIdentity {
     uid: String,
     boot: String,
     devices: [Option<i64>; 2],
@@ -74,13 +74,13 @@ pub struct NodeIdentity {
 impl NodeIdentity {
     /// Returns true if `node` has the same UID.
     #[must_use]
-    pub fn is(&self, node: &NodeView) -> bool {
+    pub(crate) fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
     }
 
     /// Creates the identity of a node.
     #[must_use]
-    pub fn from_node(node: &NodeView) -> Self {
+    pub(crate) fn from_node(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
             boot: node.boot.clone(),

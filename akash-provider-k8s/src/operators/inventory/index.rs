@@ -20,7 +20,7 @@ type ClusterObjectName = String;
 
 /// Change from a watch, the writer, discovery or the configuration.
 #[derive(Debug, Clone)]
-pub enum InventoryEvent {
+pub(crate) enum InventoryEvent {
     /// Change of nodes. The key is the name.
     Nodes(ObjectChange<ClusterObjectName, NodeView>),
     /// Change of storage classes. The value is true if the class has the label `akash.network=true`.
@@ -39,7 +39,7 @@ pub enum InventoryEvent {
 
 /// Data from which the labels of nodes are computed.
 #[derive(Debug, Clone)]
-pub struct LabelIndex {
+pub(crate) struct LabelIndex {
     nodes: Option<BTreeMap<ClusterObjectName, NodeView>>,
     classes: Option<BTreeMap<ClusterObjectName, bool>>,
     /// Storage classes with the label `akash.network=true`.
@@ -54,7 +54,7 @@ pub struct LabelIndex {
 /// Labels to write to a node, and the problem of the node. Empty if the labels of the node are in the desired
 /// state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct InventoryWork {
+pub(crate) struct InventoryWork {
     /// Labels to write.
     pub write: Option<LabelWrite>,
     /// Devices and storage classes that the labels omit, each with the reason.
@@ -63,7 +63,7 @@ pub struct InventoryWork {
 
 /// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LabelWrite {
+pub(crate) struct LabelWrite {
     /// Patch of the labels that must change, with the UID of the node.
     pub patch: Value,
     /// Resource version of the node when the patch was computed.
@@ -75,7 +75,7 @@ pub struct LabelWrite {
 impl LabelIndex {
     /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         Self {
             nodes: None,
             classes: None,
@@ -89,12 +89,12 @@ impl LabelIndex {
 
     /// Returns true after nodes and storage classes were listed.
     #[must_use]
-    pub const fn is_known(&self) -> bool {
+    pub(crate) const fn is_known(&self) -> bool {
         self.nodes.is_some() && self.classes.is_some()
     }
 
     /// Applies an event and returns the nodes to reconcile.
-    pub fn apply(&mut self, event: InventoryEvent) -> BTreeSet<ClusterObjectName> {
+    pub(crate) fn apply(&mut self, event: InventoryEvent) -> BTreeSet<ClusterObjectName> {
         match event {
             InventoryEvent::Nodes(change) => self.apply_nodes(change),
             InventoryEvent::Classes(change) => self.apply_classes(change),
@@ -120,57 +120,57 @@ impl LabelIndex {
 
     /// Returns the names of all nodes.
     #[must_use]
-    pub fn names(&self) -> BTreeSet<ClusterObjectName> {
+    pub(crate) fn names(&self) -> BTreeSet<ClusterObjectName> {
         self.nodes().map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns all nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = (&ClusterObjectName, &NodeView)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&ClusterObjectName, &NodeView)> {
         self.nodes.iter().flatten()
     }
 
     /// Returns the storage classes by name, or `None` before the first list. The value is true for a class
     /// with the label `akash.network=true`.
     #[must_use]
-    pub const fn classes(&self) -> Option<&BTreeMap<ClusterObjectName, bool>> {
+    pub(crate) const fn classes(&self) -> Option<&BTreeMap<ClusterObjectName, bool>> {
         self.classes.as_ref()
     }
 
     /// Returns the rules for nodes and storage classes.
     #[must_use]
-    pub const fn rules(&self) -> &Arc<Rules> {
+    pub(crate) const fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
     /// Returns the list of GPUs.
     #[must_use]
-    pub const fn list(&self) -> &Arc<Database> {
+    pub(crate) const fn list(&self) -> &Arc<Database> {
         &self.list
     }
 
     /// Returns the desired labels of a node.
     #[must_use]
-    pub fn wanted(&self, node: &NodeView) -> DesiredLabels {
+    pub(crate) fn wanted(&self, node: &NodeView) -> DesiredLabels {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
     /// Returns the discovered cards of a node. Returns `None` if the node was replaced or rebooted, or if its
     /// devices changed.
     #[must_use]
-    pub fn found(&self, node: &NodeView) -> Option<&Cards> {
+    pub(crate) fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
         (*machine == NodeIdentity::from_node(node)).then_some(cards)
     }
 
     /// Returns the discovered processors.
     #[must_use]
-    pub const fn processors(&self) -> &Arc<Processors> {
+    pub(crate) const fn processors(&self) -> &Arc<Processors> {
         &self.processors
     }
 
     /// Returns the nodes that require discovery.
     #[must_use]
-    pub fn unseen(&self) -> BTreeMap<ClusterObjectName, NodeIdentity> {
+    pub(crate) fn unseen(&self) -> BTreeMap<ClusterObjectName, NodeIdentity> {
         if !self.is_known() {
             return BTreeMap::new();
         }
@@ -183,7 +183,7 @@ impl LabelIndex {
     }
 
     /// Removes the discovered cards of deleted nodes.
-    pub fn forget_gone(&mut self) {
+    pub(crate) fn forget_gone(&mut self) {
         if let Some(nodes) = &self.nodes {
             self.found.retain(|name, _| nodes.contains_key(name));
         }
@@ -191,7 +191,7 @@ impl LabelIndex {
 
     /// Returns the work for a node.
     #[must_use]
-    pub fn work(&self, name: &str) -> InventoryWork {
+    pub(crate) fn work(&self, name: &str) -> InventoryWork {
         let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
         let Some(node) = node.filter(|_| self.is_known()) else {
             return InventoryWork::default();

@@ -22,7 +22,7 @@ type ObjectName = String;
 
 /// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub enum IpEvent {
+pub(crate) enum IpEvent {
     /// Change of the records. The key is the name.
     Records(ObjectChange<ObjectName, DecodedRecord>),
     /// Change of Manifests, by name. The value is `None` if the labels do not identify a lease.
@@ -39,7 +39,7 @@ pub enum IpEvent {
 
 /// Observed objects of the cluster. The index determines the work for each Service.
 #[derive(Debug, Clone)]
-pub struct IpIndex {
+pub(crate) struct IpIndex {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<ObjectName, DecodedRecord>>,
@@ -59,7 +59,7 @@ pub struct IpIndex {
 
 /// Pending work for a Service. Empty if the Service is in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct IpWork {
+pub(crate) struct IpWork {
     /// Service to write.
     pub write: Option<ServiceWrite>,
     /// UID of the Service, if it must be deleted.
@@ -72,7 +72,7 @@ pub struct IpWork {
 
 /// Service to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServiceWrite {
+pub(crate) struct ServiceWrite {
     /// Complete object to apply.
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
@@ -86,7 +86,7 @@ pub struct ServiceWrite {
 impl IpWork {
     /// Returns true if there is nothing to do.
     #[must_use]
-    pub const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         self.write.is_none() && self.delete.is_none()
     }
 
@@ -101,7 +101,7 @@ impl IpWork {
 impl IpIndex {
     /// Creates an empty index, which requires no work before the initial lists.
     #[must_use]
-    pub const fn new(provider: Address, mode: Mode) -> Self {
+    pub(crate) const fn new(provider: Address, mode: Mode) -> Self {
         Self {
             provider,
             mode,
@@ -118,24 +118,24 @@ impl IpIndex {
 
     /// Returns the address of the provider.
     #[must_use]
-    pub const fn provider(&self) -> &Address {
+    pub(crate) const fn provider(&self) -> &Address {
         &self.provider
     }
 
     /// Returns the settings for rendering the Services.
     #[must_use]
-    pub const fn mode(&self) -> &Mode {
+    pub(crate) const fn mode(&self) -> &Mode {
         &self.mode
     }
 
     /// Returns true after records, Manifests and Services were listed. Pools are optional.
     #[must_use]
-    pub const fn is_known(&self) -> bool {
+    pub(crate) const fn is_known(&self) -> bool {
         self.records.is_some() && self.manifests.is_some() && self.services.is_some()
     }
 
     /// Applies an event and returns the names to reconcile.
-    pub fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
+    pub(crate) fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
         match event {
             IpEvent::Records(change) => self.apply_records(change),
             IpEvent::Manifests(change) => self.apply_manifests(change),
@@ -160,7 +160,7 @@ impl IpIndex {
     /// Returns the declared Services, the existing Services of this provider's leased addresses, and the
     /// names of invalid records.
     #[must_use]
-    pub fn names(&self) -> BTreeSet<ObjectName> {
+    pub(crate) fn names(&self) -> BTreeSet<ObjectName> {
         let services = self.services.iter().flatten();
         let ours = services.filter(|(_, live)| live.is_leased && self.is_of_provider(live));
         let bad = self.records.iter().flatten().filter(|(_, fact)| fact.is_err());
@@ -170,13 +170,13 @@ impl IpIndex {
 
     /// Returns the number of ProviderLeasedIP records, valid or not.
     #[must_use]
-    pub fn declared(&self) -> usize {
+    pub(crate) fn declared(&self) -> usize {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
     /// Returns the declaration of a Service, if exactly one record declares the Service.
     #[must_use]
-    pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
+    pub(crate) fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
         let only = claims.next()?;
         let is_alone = claims.next().is_none();
@@ -190,7 +190,7 @@ impl IpIndex {
 
     /// Returns the Service `place` if it is a load balancer or has a leased address.
     #[must_use]
-    pub fn live(&self, place: &str) -> Option<&LiveService> {
+    pub(crate) fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
     }
 
@@ -200,19 +200,19 @@ impl IpIndex {
     }
 
     /// Returns all load balancers, and all Services of leased addresses.
-    pub fn services(&self) -> impl Iterator<Item = (&ObjectName, &LiveService)> {
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&ObjectName, &LiveService)> {
         self.services.iter().flatten()
     }
 
     /// Returns the pools, or `None` before they were listed.
     #[must_use]
-    pub const fn pools(&self) -> Option<&BTreeMap<ObjectName, Pool>> {
+    pub(crate) const fn pools(&self) -> Option<&BTreeMap<ObjectName, Pool>> {
         self.pools.as_ref()
     }
 
     /// Returns the work for a Service.
     #[must_use]
-    pub fn work(&self, name: &str) -> IpWork {
+    pub(crate) fn work(&self, name: &str) -> IpWork {
         if !self.is_known() {
             return IpWork::default();
         }

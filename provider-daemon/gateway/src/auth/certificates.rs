@@ -26,7 +26,7 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection. The TLS handshake proved possession of the private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
+pub(crate) struct ClientCertificate {
     /// Account named in the certificate.
     pub owner: Address,
     /// Serial number in decimal digits, as in chain queries.
@@ -40,7 +40,7 @@ impl ClientCertificate {
     /// Parses a certificate. Returns `None` if the certificate does not have the format of the Akash network.
     /// The TLS handshake already refuses such certificates.
     #[must_use]
-    pub fn read(der: &[u8]) -> Option<Self> {
+    pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
         Some(Self {
             owner: facts.owner,

@@ -33,7 +33,7 @@ pub struct CloseReport {
 
 /// Result of evaluating a lease record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum LeaseVerdict {
+pub(crate) enum LeaseVerdict {
     /// The lease is closed.
     Closed {
         /// Close reason in the record.
@@ -49,7 +49,7 @@ pub enum LeaseVerdict {
 
 /// Evaluates a lease record after a report that the lease is closed.
 #[must_use]
-pub fn assess(
+pub(crate) fn assess(
     config: &Config,
     now: Mono,
     report: Option<&CloseReport>,

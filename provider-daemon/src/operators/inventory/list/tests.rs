@@ -40,6 +40,14 @@ fn moved(to: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }
 
+/// Returns an operator without a cluster.
+fn idle_operator() -> InventoryOperator {
+    InventoryOperator::start(
+        &WriteClient::without_election(silent()),
+        InventoryOperatorOptions::default(),
+    )
+}
+
 #[tokio::test]
 async fn redirects_and_response_size_are_limited() {
     let url = server(|path| match path {
@@ -92,10 +100,7 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
         _ => fine("<html>"),
     });
     let source = GpuListSource::Network(url.await);
-    let operator = InventoryOperator::start(
-        &WriteClient::without_election(silent()),
-        InventoryOperatorOptions::default(),
-    );
+    let operator = idle_operator();
     let list = Arc::new(List::new(
         source.clone(),
         Some(folder.path()),
@@ -127,10 +132,7 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     assert_eq!(text, LIST);
     // Restart without a network.
     let nobody = GpuListSource::Network(Url::parse("http://127.0.0.1:9/devices/gpus").unwrap());
-    let operator = InventoryOperator::start(
-        &WriteClient::without_election(silent()),
-        InventoryOperatorOptions::default(),
-    );
+    let operator = idle_operator();
     let list = Arc::new(List::new(
         nobody.clone(),
         Some(folder.path()),
@@ -148,10 +150,7 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     assert_eq!((list.status().devices, operator.status().known_gpus), (1, 1));
     // A damaged stored list is reported and ignored.
     std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
-    let operator = InventoryOperator::start(
-        &WriteClient::without_election(silent()),
-        InventoryOperatorOptions::default(),
-    );
+    let operator = idle_operator();
     let list = Arc::new(List::new(
         GpuListSource::Nowhere,
         Some(folder.path()),
