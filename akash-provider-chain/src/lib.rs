@@ -14,13 +14,13 @@
 //!
 //! ```no_run
 //! use akash_provider_chain::endpoints::Endpoints;
-//! use akash_provider_chain::{Limits, Reader};
+//! use akash_provider_chain::{EndpointLimits, Reader};
 //! use akash_provider_core::chain::{ChainEvents, ChainQuery};
 //! use futures::StreamExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let addresses = ["https://node.example:443", "http://localhost:26657", "grpc://localhost:9090"];
-//! let chain = Reader::new(Endpoints::new(&addresses, "akashnet-2", Limits::default())?);
+//! let chain = Reader::new(Endpoints::new(&addresses, "akashnet-2", EndpointLimits::default())?);
 //! let us = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
 //! println!("{:?}", chain.provider(&us).await?);
 //! let mut events = chain.subscribe(&us);

@@ -24,15 +24,15 @@ const INTERRUPTED: &str = "the leadership ended before the response, so the writ
 ///
 /// Every backend and operator of this crate that writes requires this client:
 /// ```compile_fail,E0308
-/// # use akash_provider_k8s::{cluster::KubeCluster, settings::Settings};
-/// # fn example(client: kube::Client, settings: Settings) {
+/// # use akash_provider_k8s::{cluster::KubeCluster, settings::KubeSettings};
+/// # fn example(client: kube::Client, settings: KubeSettings) {
 /// let cluster = KubeCluster::connect(client, settings);
 /// # }
 /// ```
 /// ```compile_fail,E0308
-/// # use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
+/// # use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions};
 /// # fn example(client: kube::Client) {
-/// let operator = HostnameOperator::start(&client, Options::default());
+/// let operator = HostnameOperator::start(&client, HostnameOperatorOptions::default());
 /// # }
 /// ```
 #[derive(Clone)]

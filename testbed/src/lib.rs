@@ -5,10 +5,10 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), testbed::Error> {
-//! use testbed::{Cluster, Component, Tier};
+//! use testbed::{Testbed, Component, Tier};
 //!
 //! // Prints `skipped: …` and returns nothing where no cluster of this tier runs.
-//! let Some(cluster) = Cluster::from_env(Tier::Api)? else {
+//! let Some(cluster) = Testbed::from_env(Tier::Api)? else {
 //!     return Ok(());
 //! };
 //! // No other test runs while this one breaks the cluster. Other tests hold `cluster.shared()`.

@@ -10,7 +10,7 @@
 //! flags and has no Kubernetes dependency.
 //!
 //! ```no_run
-//! # use akash_provider_gateway::{Gateway, Ports, Settings, auth::memory::InMemory};
+//! # use akash_provider_gateway::{Gateway, GatewayBackends, GatewaySettings, auth::memory::InMemory};
 //! # use akash_provider_core::{chain::ChainQuery, cluster::Cluster, provider::ProviderHandle, types::Address};
 //! # use akash_provider_chain::cert::OwnCertificate;
 //! # use std::sync::Arc;
@@ -18,8 +18,8 @@
 //! #     account: Address, handle: ProviderHandle, cluster: Arc<dyn Cluster>, chain: Arc<dyn ChainQuery>,
 //! #     own: OwnCertificate, shutdown: tokio_util::sync::CancellationToken,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let ports = Ports { handle, cluster, chain, memory: Arc::new(InMemory::default()) };
-//! let settings = Settings::at("0.0.0.0:8443".parse()?);
+//! let ports = GatewayBackends { handle, cluster, chain, memory: Arc::new(InMemory::default()) };
+//! let settings = GatewaySettings::at("0.0.0.0:8443".parse()?);
 //! let gateway = Gateway::bind(account, ports, &own, settings).await?;
 //! println!("serving at {}", gateway.address()?);
 //! gateway.serve(shutdown).await;
