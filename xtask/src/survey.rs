@@ -9,8 +9,10 @@ use crate::figures::{Figure, json};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
+mod imports;
 mod migrating;
 mod reach;
+mod structure;
 mod types;
 mod units;
 
@@ -20,8 +22,8 @@ const SHARED: [(&str, &str); 6] = [
     ("Leases", "akash-provider-core/src/engine"),
     ("Market", "akash-provider-core/src/market"),
     ("Planner", "akash-provider-chain/src"),
-    ("Endpoints", "akash-provider-chain/src"),
-    ("KubeCluster", "akash-provider-k8s/src"),
+    ("EndpointPool", "akash-provider-chain/src"),
+    ("ClusterContext", "akash-provider-k8s/src"),
 ];
 
 /// Maximum number of words in a filler comment. Such a short comment probably repeats the name.
@@ -51,6 +53,14 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
         .map(finding)
         .collect();
     Error::from_findings("public types", &findings)
+}
+
+/// Checks that no figure of the structure is above its limit.
+pub(crate) fn structure(workspace: &Workspace) -> Result<()> {
+    let files = sources(&workspace.root)?;
+    let surfaces = types::surfaces(&files);
+    let figures = survey(&files, &surfaces);
+    Error::from_findings("structure", &structure::findings(&files, &figures))
 }
 
 /// Compares `docs/migrating.md` with the crates. Each new name on this page must be declared in its crate.
@@ -85,6 +95,7 @@ fn survey(files: &[SourceFile], surfaces: &[types::Surface<'_>]) -> Vec<Figure> 
         "items",
     ));
     figures.extend(surfaces.iter().flat_map(types::Surface::figures));
+    figures.extend(structure::figures(files));
     let docs: Vec<usize> = product.iter().flat_map(|(_, text)| doc_lengths(text)).collect();
     let fillers = docs.iter().filter(|words| **words <= FILLER_WORDS).count();
     figures.push(tenths(

@@ -43,6 +43,7 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut StageReport) {
     });
     stage("manifests", |workspace| done(manifests::run(workspace)));
     stage("public types", |workspace| done(survey::unreached(workspace)));
+    stage("structure", |workspace| done(survey::structure(workspace)));
     stage("migration tables", |workspace| done(survey::migrating(workspace)));
     stage("prose", prose::verify);
     stage("log messages", |workspace| done(docs::verify_messages(workspace)));
