@@ -342,6 +342,11 @@ impl Package {
             .filter(|name| *name != "default")
     }
 
+    /// Returns the features that are enabled by default.
+    pub(crate) fn default_features(&self) -> &[String] {
+        self.features.get("default").map_or(&[], Vec::as_slice)
+    }
+
     /// Names of the normal dependencies.
     pub(crate) fn dependencies(&self) -> impl Iterator<Item = &str> {
         self.dependencies
