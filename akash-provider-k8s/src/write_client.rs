@@ -1,8 +1,11 @@
 //! Cluster client that writes only while a leadership gate is open. A write ends with the term in which it
 //! started, so a suspended process sends no queued write after it resumes.
 
+mod executor;
+
 use akash_provider_core::election::{LeadershipGate, WritePermit};
 use bytes::Bytes;
+pub use executor::TermExecutor;
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Either;
@@ -50,7 +53,8 @@ impl fmt::Debug for WriteClient {
 }
 
 impl WriteClient {
-    /// Creates a client with connections of its own.
+    /// Creates a client with connections of its own. Create the builder with a [`TermExecutor`], so that no connection
+    /// sends a write after the end of its term.
     pub fn build<S, B>(builder: ClientBuilder<S>, gate: LeadershipGate) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

@@ -12,15 +12,12 @@ use akash_provider_core::bus::{Bus, LeaderBus};
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::statistics::ApiCalls;
-use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_k8s::write_client::{TermExecutor, WriteClient};
 use akash_provider_redis::{Location, RedisBus};
-use bytes::Bytes;
-use http::{Request, Response};
-use kube::Client;
-use kube::client::{Body, ClientBuilder};
+use kube::client::ClientBuilder;
+use kube::{Client, Config};
 use std::sync::Arc;
 use std::time::Duration;
-use tower::{BoxError, Service};
 
 /// Factory of clients and buses that write only while this instance leads.
 #[derive(Debug, Clone)]
@@ -89,33 +86,25 @@ impl Writers {
     }
 
     /// Returns a cluster client that writes only while this instance leads.
-    pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> WriteClient
-    where
-        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError> + Send + 'static,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    ///
+    /// # Errors
+    /// Returns an error if the certificates or credentials of `config` are invalid.
+    pub(crate) fn kubernetes(&self, config: Config) -> Result<WriteClient, kube::Error> {
+        let Some(gate) = self.gate.clone() else {
+            return Ok(WriteClient::without_election(self.unguarded(config)?));
+        };
+        let builder = ClientBuilder::try_from((config, TermExecutor::new(gate.clone())))?;
         // This layer is below the check of the gate, so it counts only requests that are sent.
-        let builder = builder.with_layer(&self.calls);
-        match self.gate.clone() {
-            Some(gate) => WriteClient::build(builder, gate),
-            None => WriteClient::without_election(builder.build()),
-        }
+        Ok(WriteClient::build(builder.with_layer(&self.calls), gate))
     }
 
     /// Returns a cluster client that writes even while another instance leads, for parts with their own
     /// elections.
-    pub(crate) fn unguarded<S, B>(&self, builder: ClientBuilder<S>) -> Client
-    where
-        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError> + Send,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        builder.with_layer(&self.calls).build()
+    ///
+    /// # Errors
+    /// As [`Writers::kubernetes`].
+    pub(crate) fn unguarded(&self, config: Config) -> Result<Client, kube::Error> {
+        Ok(ClientBuilder::try_from(config)?.with_layer(&self.calls).build())
     }
 
     /// Runs `work` while this instance leads. Starts `work` again in each election term.

@@ -20,7 +20,6 @@ use akash_provider_k8s::write_client::WriteClient;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
-use kube::client::ClientBuilder;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -103,11 +102,10 @@ impl Kubernetes {
     ) -> anyhow::Result<Self> {
         let config = config(kubeconfig).await?;
         let invalid = || source(kubeconfig);
-        let builder = ClientBuilder::try_from(config.clone()).with_context(invalid)?;
-        let guarded = writers.kubernetes(builder);
+        let guarded = writers.kubernetes(config.clone()).with_context(invalid)?;
         // A single instance always writes, so both share their connections.
         let client = match writers.has_election() {
-            true => writers.unguarded(ClientBuilder::try_from(config).with_context(invalid)?),
+            true => writers.unguarded(config).with_context(invalid)?,
             false => guarded.client().clone(),
         };
         let (clients, deletions) = ((client, guarded), writers.deletions());

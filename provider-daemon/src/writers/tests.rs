@@ -3,8 +3,10 @@ use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::ChainTx;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Address, Msg};
-use http::StatusCode;
-use std::convert::Infallible;
+use http::{Request, StatusCode};
+use kube::client::Body;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -14,9 +16,17 @@ const LEASE: Duration = Duration::from_secs(12);
 async fn only_requests_that_are_sent_to_the_cluster_count() {
     let gate = LeadershipGate::new(false);
     let writers = Writers::new(Some(gate.clone()), LEASE);
-    let server =
-        tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
-    let client = writers.kubernetes(ClientBuilder::new(server, "default"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let _server = AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            let _ = stream.read(&mut request).await;
+            let empty = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(empty).await;
+        }
+    }));
+    let client = writers.kubernetes(Config::new(url.parse().unwrap())).unwrap();
     for (leads, expected) in [(false, StatusCode::SERVICE_UNAVAILABLE), (true, StatusCode::OK)] {
         gate.set(leads);
         for (method, expected) in [("GET", StatusCode::OK), ("POST", expected)] {
