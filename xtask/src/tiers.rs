@@ -21,9 +21,10 @@ const TESTS: [(Tier, StageKind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, StageKind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the second cluster's name, as in `second-TIER`. The name must not contain `test-TIER`: the
-/// processes of the first cluster are found by the text `test-TIER`.
-const SECOND: &str = "second";
+/// Prefixes of the names of further clusters, as in `second-TIER`. Exclusive tests mostly wait for the cluster, so they
+/// run on these clusters in parallel. No name may contain `test-TIER`: the processes of the first cluster are found by
+/// the text `test-TIER`.
+const FURTHER: [&str; 2] = ["second", "third"];
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
@@ -208,20 +209,23 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
     } = prepared;
     // Special names, so that a developer's running cluster is not touched.
     let first = options(workspace, tier, &format!("test-{tier}"), None);
-    // Exclusive tests mostly wait for the cluster, so they run on a second one in parallel.
-    let second = options(workspace, tier, &format!("{SECOND}-{tier}"), None);
+    let further = FURTHER.map(|prefix| options(workspace, tier, &format!("{prefix}-{tier}"), None));
     let outcome = thread::scope(|scope| {
-        let second = scope.spawn(|| Testbed::up(&second));
+        let starts = further
+            .each_ref()
+            .map(|options| scope.spawn(|| Testbed::up(options)));
         for line in testbed::check(&first)? {
             println!("{name}: {line}");
         }
-        let first = Testbed::up(&first)?;
-        let second = second
-            .join()
-            .map_err(|_| Error::new("the start of the second cluster panicked"))?;
-        tests(name, suites, &[first, second?])
+        let mut clusters = vec![Testbed::up(&first)?];
+        for start in starts {
+            let start = start.join();
+            let cluster = start.map_err(|_| Error::new("the start of a further cluster panicked"))?;
+            clusters.push(cluster?);
+        }
+        tests(name, suites, &clusters)
     });
-    let down: Vec<Result<()>> = [&first, &second].into_iter().map(take_down).collect();
+    let down: Vec<Result<()>> = [&first].into_iter().chain(&further).map(take_down).collect();
     let notes = outcome?;
     down.into_iter().collect::<Result<()>>()?;
     Ok(notes)
