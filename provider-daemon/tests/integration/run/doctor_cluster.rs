@@ -15,18 +15,23 @@ const CLASS: &str = "/apis/networking.k8s.io/v1/ingressclasses/akash-ingress-cla
 const GATEWAY: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/akash-gateway/gateways/akash-gateway";
 const RUNTIME: &str = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
 const SERVICES: &str = "/api/v1/services";
-const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-const ELECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/lease/leases/akash-operator-hostname";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// Operators, and the severity if the Service of the operator fails. The provider counts the capacity itself, so
+/// it does not require the inventory operator.
+const OPERATORS: [(&str, &str); 3] = [
+    ("hostname", "failure"),
+    ("ip", "failure"),
+    ("inventory", "warning"),
+];
 
 /// Responses of a simulated API server by path. Other paths get 404.
 #[derive(Clone, Default)]
-struct Responses(Arc<Mutex<BTreeMap<&'static str, (u16, Value)>>>);
+struct Responses(Arc<Mutex<BTreeMap<String, (u16, Value)>>>);
 
 impl Responses {
-    fn set(&self, path: &'static str, status: u16, body: Value) {
-        self.0.lock().unwrap().insert(path, (status, body));
+    fn set(&self, path: &str, status: u16, body: Value) {
+        self.0.lock().unwrap().insert(path.to_owned(), (status, body));
     }
 
     fn respond(&self, stream: TcpStream) -> std::io::Result<()> {
@@ -47,7 +52,7 @@ impl Responses {
         }
         reader.read_exact(&mut vec![0; length])?;
         let missing = || (404, status(404, "NotFound"));
-        let found = self.0.lock().unwrap().get(&*path).cloned();
+        let found = self.0.lock().unwrap().get(&path).cloned();
         let (code, body) = found.unwrap_or_else(missing);
         let body = body.to_string();
         write!(
@@ -100,20 +105,12 @@ fn objects_and_rights_of_the_cluster_are_reported_until_they_exist() {
     responses.set(REVIEWS, 201, review(false));
     // A version of the definitions without a kind.
     responses.set(DEFINITIONS, 200, definitions(&["manifests"]));
-    let service = json!({"metadata": {"name": "operator-hostname", "namespace": "akash-services"}});
-    responses.set(
-        SERVICES,
-        200,
-        json!({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": [service]}),
-    );
-    responses.set(HEALTH, 503, status(503, "ServiceUnavailable"));
     let missing = doctor();
     for (subject, severity) in [
         ("cluster", "ok"),
         ("rights", "failure"),
         ("custom resource definitions", "failure"),
         ("ingress class", "failure"),
-        ("hostname operator", "failure"),
     ] {
         missing.expect(subject, severity);
     }
@@ -129,18 +126,13 @@ fn objects_and_rights_of_the_cluster_are_reported_until_they_exist() {
         200,
         json!({"metadata": {"name": "akash-ingress-class"}, "spec": {}}),
     );
-    responses.set(HEALTH, 200, json!({}));
     responses.set(
         "/api/v1/namespaces",
         200,
         json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": {}, "items": []}),
     );
     let complete = doctor();
-    for subject in [
-        "custom resource definitions",
-        "ingress class",
-        "hostname operator",
-    ] {
+    for subject in ["custom resource definitions", "ingress class"] {
         complete.expect(subject, "ok");
     }
     let rights = complete.checks().filter(|check| check["subject"] == "rights");
@@ -215,6 +207,45 @@ fn controller_gateway_and_gpus_are_reported_until_they_work() {
 }
 
 #[test]
+fn operator_in_the_cluster_is_reported_until_it_responds() {
+    let stage = installation("doctor-operators");
+    let responses = Responses::default();
+    let config = kubeconfig(&stage, &format!("http://{}", responses.serve()));
+    responses.set("/version", 200, json!({"gitVersion": "v1.34.0"}));
+    let service = json!({"metadata": {"name": "operator", "namespace": "akash-services"}});
+    responses.set(
+        SERVICES,
+        200,
+        json!({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": [service]}),
+    );
+    let respond = |name: &str, code: u16| {
+        let path = format!("/api/v1/namespaces/akash-services/services/operator-{name}:rest/proxy/health");
+        responses.set(&path, code, status(code, "X"));
+    };
+    let check = |failed: Option<&str>| {
+        let results = Results::new(&stage, &[&config, "--ip-operator"]);
+        for (name, severity) in OPERATORS {
+            let (subject, is_failed) = (format!("{name} operator"), failed == Some(name));
+            results.expect(&subject, if is_failed { severity } else { "ok" });
+            let help = results.check(&subject)["help"].as_str();
+            let remedy = format!("restart the pod of `operator-{name}`");
+            assert_eq!(
+                help.is_some_and(|help| help.starts_with(&remedy)),
+                is_failed,
+                "{help:?}"
+            );
+        }
+    };
+    OPERATORS.iter().for_each(|(name, _)| respond(name, 200));
+    for (name, _) in OPERATORS {
+        respond(name, 503);
+        check(Some(name));
+        respond(name, 200);
+    }
+    check(None);
+}
+
+#[test]
 fn embedded_operator_is_reported_until_its_election_works() {
     let stage = installation("doctor-embedded");
     let responses = Responses::default();
@@ -224,23 +255,37 @@ fn embedded_operator_is_reported_until_its_election_works() {
         let list = json!({"kind": kind, "apiVersion": "v1", "metadata": {}, "items": []});
         responses.set(path, 200, list);
     }
-    let flags = [&*config, "--with-operators=hostname"];
+    let flags = [
+        &*config,
+        "--with-operators=hostname,ip,inventory",
+        "--provider-configs-url=",
+    ];
     let provider = stage.provider("provider", &[&flags[..], &SETTINGS].concat());
-    let reports = |severity: &str| {
+    let reports = |expected: &[(&str, &str)]| {
         let results = Results::new(&stage, &flags);
-        let is_reported = results.check("hostname operator")["severity"] == severity;
+        let subject = |name: &str| format!("{name} operator");
+        let mut all = expected.iter();
+        let is_reported = all.all(|(name, severity)| results.check(&subject(name))["severity"] == *severity);
         if is_reported {
-            results.expect("hostname operator", severity);
+            expected
+                .iter()
+                .for_each(|(name, severity)| results.expect(&subject(name), severity));
         }
         is_reported
     };
-    // The Lease of the election does not exist and cannot be created.
-    until("a failed election", || provider.dump(), || reports("warning"));
-    let spec = json!({"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 1,
-        "renewTime": "2026-01-01T00:00:00.000000Z"});
-    let metadata = json!({"name": "akash-operator-hostname", "namespace": "lease", "resourceVersion": "1"});
-    let lease =
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
-    responses.set(ELECTION, 200, lease);
-    until("a standby", || provider.dump(), || reports("ok"));
+    // The Leases of the elections do not exist and cannot be created.
+    let mut expected = OPERATORS.map(|(name, _)| (name, "warning"));
+    until("failed elections", || provider.dump(), || reports(&expected));
+    for (number, (name, _)) in OPERATORS.iter().enumerate() {
+        let election = format!("akash-operator-{name}");
+        let spec = json!({"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 1,
+            "renewTime": "2026-01-01T00:00:00.000000Z"});
+        let metadata = json!({"name": election, "namespace": "lease", "resourceVersion": "1"});
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/lease/leases/{election}");
+        responses.set(&path, 200, lease);
+        expected[number].1 = "ok";
+        // An earlier operator may no longer be a standby, because nobody renews its Lease.
+        until("a standby", || provider.dump(), || reports(&expected[number..]));
+    }
 }
