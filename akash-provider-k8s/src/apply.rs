@@ -11,18 +11,18 @@
 mod calls;
 pub mod exact;
 pub(crate) mod grant;
-pub mod hash;
 pub mod item;
-pub mod ownership;
 pub mod plan;
-pub mod subset;
 
-pub(crate) use calls::{KubeCalls, ReadScope};
+pub(crate) use calls::{ReadScope, listed, selected};
 
-use crate::audit::{DeletionLog, UNUSED};
+use crate::audit::DeletionLog;
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::audit::UNUSED;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::hash;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use grant::{cannot_bind, needs_access};
@@ -32,8 +32,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use plan::{ObjectHashes, ObjectWrite, Plan};
 use serde_json::Value;
 
-/// Field manager of the provider.
-pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: a copy of the label `akash.network/manifest.resource.version` from the last apply
@@ -180,7 +178,7 @@ impl Job<'_> {
             .await
             .map_err(|error| cannot_bind(self.name, error))?;
         if is_new && before_pods.iter().any(|write| needs_access(write.id.kind)) {
-            calls.granted(self.name).await?;
+            grant::granted(calls, self.name).await?;
         }
         written.extend(self.write_all(calls, before_pods).await?);
         let pods = std::mem::take(&mut steps.pods);
@@ -198,7 +196,7 @@ impl Job<'_> {
         deletes.dedup_by(|a, b| a.id == b.id);
         for delete in deletes {
             let (id, uid) = (&delete.id, delete.uid.as_deref());
-            let is_deleted = calls.delete(id.kind, self.name, &id.name, uid).await?;
+            let is_deleted = calls::delete(calls, id.kind, self.name, &id.name, uid).await?;
             if is_deleted && id.kind == ItemKind::Secret {
                 self.deletions
                     .record_secret(UNUSED, self.lease, (self.name, &id.name, uid))
@@ -215,7 +213,7 @@ impl Job<'_> {
     /// apply recreates the objects.
     async fn make_way(&self, calls: &KubeCalls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
-            calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
+            calls::delete(calls, id.kind, self.name, &id.name, uid.as_deref()).await?;
             tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object of a lease deleted, the next attempt to deploy creates the object again");
         }
         let Some(first) = replaced.first() else {
@@ -251,7 +249,7 @@ impl Job<'_> {
         } = write;
         tracing::debug!(namespace = self.name, object = %id, reason, "applied");
         if take_over {
-            calls.take_over(id.kind, self.name, &id.name).await?;
+            calls.take_over(&id.kind.resource(), self.name, &id.name).await?;
         }
         let meta = match patch {
             Some(patch) => {
@@ -259,7 +257,11 @@ impl Job<'_> {
                     .restore(&id.kind.resource(), self.name, &id.name, &patch)
                     .await?
             }
-            None => calls.apply(id.kind, self.name, &id.name, &body).await?,
+            None => {
+                calls
+                    .apply(&id.kind.resource(), self.name, &id.name, &body)
+                    .await?
+            }
         };
         Ok(WrittenObject { id, meta })
     }
@@ -278,7 +280,9 @@ impl Job<'_> {
     /// `search`.
     async fn left_over(&self, calls: &KubeCalls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
-        let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();
+        let lists: Vec<BoxFuture<'_, _>> = kinds
+            .map(|kind| calls::ours(calls, *kind, self.name).boxed())
+            .collect();
         let found: Vec<Vec<plan::Delete>> = stream::iter(lists)
             .buffer_unordered(CALLS_PER_LEASE)
             .try_collect()

@@ -29,17 +29,17 @@ pub(crate) mod unwatched;
 pub use akash_provider_core::election::LeadershipGate;
 
 use crate::access::Access;
-use crate::apply::KubeCalls;
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
 use crate::labels;
-use crate::rights::{self, Attempt};
 use crate::settings::{Egress, KubeSettings};
 use crate::state::ObjectCache;
 use crate::statistics::{ClusterCounters, ClusterStatistics};
 use crate::write_client::WriteClient;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::rights::{self, Attempt};
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
@@ -103,6 +103,15 @@ impl KubeCluster {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for invalid settings.
+    ///
+    /// # Examples
+    /// A client without a gate is not accepted:
+    /// ```compile_fail,E0308
+    /// # use akash_provider_k8s::{cluster::KubeCluster, settings::KubeSettings};
+    /// # fn example(client: kube::Client, settings: KubeSettings) {
+    /// let cluster = KubeCluster::connect(client, settings);
+    /// # }
+    /// ```
     pub fn connect(client: WriteClient, settings: KubeSettings) -> Result<Arc<Self>, Error> {
         if settings.manifest_namespace.is_empty() {
             let message = "the namespace of the Manifest objects is empty; the default is `lease`";

@@ -37,5 +37,3 @@ pub(crate) use source::WholeInventory;
 pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
 pub use tally::{CapacityCount, Tally};
 pub use vendor::Vendor;
-#[cfg(test)]
-pub(crate) use watch::{NodeParts, PodParts};

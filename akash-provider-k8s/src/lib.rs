@@ -12,23 +12,19 @@ pub mod cluster;
 pub mod crd;
 mod drift;
 pub mod election;
-pub mod error;
 mod hostnames;
 pub mod infrastructure;
 pub mod inventory;
-pub mod labels;
 mod leased_ips;
 pub mod objects;
 pub mod operators;
-mod pages;
 mod refusal;
 pub mod rights;
 pub mod settings;
 pub mod state;
 pub mod statistics;
-pub mod task;
-mod time;
-pub mod write_client;
+
+pub use akash_provider_kube_kernel::{error, labels, task, write_client};
 
 /// Guide to embedding a provider. The tests of this crate compile the examples.
 #[cfg(doctest)]

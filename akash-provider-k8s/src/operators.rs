@@ -20,7 +20,7 @@ mod statistics;
 mod worker;
 
 pub use change::{ObjectChange, version_of};
-pub use guard::{Hold, MissingRecord};
+pub use guard::Hold;
 pub use operator_state::OperationCounts;
 pub use queue::QueueDepth;
 pub use report::{IgnoredLease, LeaseParts, WatchStatus};

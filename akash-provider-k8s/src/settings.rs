@@ -1,8 +1,8 @@
 //! Settings of the Kubernetes backend.
 
 use crate::audit::DeletionLog;
-use crate::state::definitions::Definitions;
 use akash_provider_core::types::Address;
+use akash_provider_kube_kernel::watch::Definitions;
 use ipnet::IpNet;
 use k8s_openapi::api::rbac::v1::Subject;
 use std::net::{IpAddr, SocketAddr};

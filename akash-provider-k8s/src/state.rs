@@ -7,17 +7,13 @@
 
 mod cache;
 mod changes;
-pub(crate) mod definitions;
-pub(crate) mod follow;
 mod health;
 mod history;
 mod index;
 mod kind;
 mod nodes;
-pub(crate) mod object;
 mod orphans;
 mod outage;
-pub(crate) mod reading;
 mod replica_counts;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -26,10 +22,9 @@ mod starter;
 mod status;
 mod trim;
 mod view;
-mod watch_config;
 mod watches;
 
-pub use definitions::Definitions;
+pub use akash_provider_kube_kernel::watch::{Definitions, WatchConfig, WatchState};
 pub use health::replicas;
 pub use history::{EventHistory, EventStore, RecordedEvent, StoredEvent};
 pub use kind::{CachedKind, is_lease_namespace, lease_of_host};
@@ -37,13 +32,10 @@ pub use orphans::{Orphan, Reason};
 pub use replica_counts::Replicas;
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
 pub use view::LeaseView;
-pub use watch_config::WatchConfig;
-pub use watches::WatchState;
 
 pub(crate) use history::service_of;
 pub(crate) use kind::WatchedKind;
 pub(crate) use shared::{CacheShared, EVERYWHERE};
-pub(crate) use watch_config::asked_to_wait;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::settings::KubeSettings;
@@ -51,6 +43,7 @@ use crate::task;
 use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::watch::Decoded;
 use futures::stream::BoxStream;
 use health::WorkloadWrite;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -116,7 +109,7 @@ impl ObjectCache {
         watches.follow(
             CachedKind::Events,
             "",
-            Api::<object::Decoded<Event>>::all(client.clone()),
+            Api::<Decoded<Event>>::all(client.clone()),
             history::EventSink(Arc::clone(&history)),
         );
         // Only the index of leases stores these kinds.

@@ -6,14 +6,13 @@
 //! | [`ClusterStatistics`] | deploys, teardowns and repairs of a [`KubeCluster`](crate::cluster::KubeCluster) |
 //! | [`IgnoredResources`] | resources that a [`KubeInventory`](crate::inventory::KubeInventory) does not offer |
 
-mod api;
 mod cluster;
-mod request;
 
-pub use api::{ApiCalls, ApiStatistics, CountedCalls};
+pub use akash_provider_kube_kernel::statistics::{
+    ApiCall, ApiCalls, ApiResult, ApiStatistics, CountedCalls, Verb,
+};
 pub(crate) use cluster::ClusterCounters;
 pub use cluster::{ClusterStatistics, DriftOutcome, Operation};
-pub use request::{ApiCall, ApiResult, Verb};
 
 /// Number of resources that the provider does not offer, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,6 +11,8 @@
 //!         │            ╲                 akash-provider-chain ◄───╯
 //!         │             ╲                   │
 //!         └───────────────────────► akash-provider-core
+//!
+//!     akash-provider-k8s ─► akash-provider-kube-kernel ─► akash-provider-core
 //! ```
 //! The gateway serves any provider, and the development network serves any client. They therefore do not depend on a
 //! cluster backend or on a part of the daemon. The examples share the tenant and the market of
@@ -26,11 +28,14 @@ use crate::workspace::{Package, Workspace};
 const CORE: &str = "akash-provider-core";
 const CHAIN: &str = "akash-provider-chain";
 const BACKENDS: [&str; 4] = [
-    "akash-provider-k8s",
+    KUBERNETES,
     "akash-provider-process",
     "akash-provider-redis",
     CHAIN,
 ];
+/// Watches and writes of Kubernetes objects, which the Kubernetes backend uses.
+const KERNEL: &str = "akash-provider-kube-kernel";
+const KUBERNETES: &str = "akash-provider-k8s";
 const DAEMON: &str = "provider-daemon";
 /// Server crates for embedders. In the workspace, these crates depend only on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
@@ -96,8 +101,9 @@ const BANNED_WHEN_PURE: [(&str, &str); 10] = [
 ];
 
 /// Crates that a server must not depend on, because embedders choose cluster, flags and storage.
-const BANNED_IN_SERVERS: [(&str, &str); 14] = [
-    ("akash-provider-k8s", "a server works with any cluster"),
+const BANNED_IN_SERVERS: [(&str, &str); 15] = [
+    (KUBERNETES, "a server works with any cluster"),
+    (KERNEL, "a server works with any cluster"),
     ("akash-provider-process", "a server works with any cluster"),
     (DAEMON, "the daemon depends on the servers"),
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
@@ -198,6 +204,8 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
         TENANT => [CORE, CHAIN, CLI, "akash-provider-gateway"].contains(&on),
         CLI => on == CORE || on == CHAIN,
         name if SERVERS.contains(&name) => on == CORE || on == CHAIN,
+        KUBERNETES => on == CORE || on == KERNEL,
+        KERNEL => on == CORE,
         name if BACKENDS.contains(&name) => on == CORE,
         CANONICAL => on == CORE,
         _ if is_example(workspace, member) => {
@@ -264,7 +272,16 @@ mod tests {
         let workspace = workspace_of(
             &[
                 ("core", "akash-provider-core", &["serde"]),
-                ("k8s", "akash-provider-k8s", &["akash-provider-core"]),
+                (
+                    "k8s",
+                    "akash-provider-k8s",
+                    &["akash-provider-core", "akash-provider-kube-kernel"],
+                ),
+                (
+                    "k8s/kernel",
+                    "akash-provider-kube-kernel",
+                    &["akash-provider-core"],
+                ),
                 (
                     "gateway",
                     "akash-provider-gateway",
@@ -306,6 +323,11 @@ mod tests {
                 ("core", "akash-provider-core", &["akash-provider-k8s"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-chain"]),
                 ("chain", "akash-provider-chain", &["akash-provider-gateway"]),
+                (
+                    "k8s/kernel",
+                    "akash-provider-kube-kernel",
+                    &["akash-provider-k8s"],
+                ),
                 ("gateway", "akash-provider-gateway", &["akash-provider-k8s"]),
                 ("daemon", "provider-daemon", &[]),
                 (
@@ -319,6 +341,6 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 8, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 9, "{:?}", misplaced(&workspace));
     }
 }

@@ -5,8 +5,8 @@
 //! that the API server fills in.
 
 use super::item::ItemKind;
-use super::subset::quantity;
 use crate::labels;
+use akash_provider_kube_kernel::subset::quantity;
 use serde_json::{Map, Value};
 
 /// JSON of a default value that the API server sets, or [`ANY`] for a value that the API server allocates.

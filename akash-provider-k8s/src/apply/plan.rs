@@ -10,8 +10,9 @@
 //! ```
 
 use super::item::{Data, Item, ItemKind, ObjectId};
-use super::{APPLIED_VERSION, KEPT, REPAIRED, TEMPLATE_HASH, exact, subset};
+use super::{APPLIED_VERSION, KEPT, REPAIRED, TEMPLATE_HASH, exact};
 use crate::labels;
+use akash_provider_kube_kernel::subset;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

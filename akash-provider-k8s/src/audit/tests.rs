@@ -1,4 +1,4 @@
-use super::*;
+use super::DeletionLog;
 use crate::apply::item::{ItemKind, ObjectId};
 use crate::apply::plan::{Delete, ObjectHashes};
 use crate::apply::{Job, Steps};
@@ -6,16 +6,17 @@ use crate::cluster::KubeCluster;
 use crate::labels;
 use crate::settings::KubeSettings;
 use crate::write_client::WriteClient;
-use akash_provider_core::audit::AuditEntry;
-use akash_provider_core::error::ErrorKind;
+use akash_provider_core::audit::{Actor, AuditEntry, AuditLog};
+use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::audit::UNUSED;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Audit log in memory, which rejects records while `is_full` is true.
 #[derive(Debug, Default)]

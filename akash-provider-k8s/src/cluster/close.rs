@@ -134,7 +134,7 @@ impl ClusterContext {
         let (calls, name) = (self.calls(CLOSE), lease.namespace());
         for write in writes {
             calls
-                .apply(write.id.kind, &name, &write.id.name, &write.body)
+                .apply(&write.id.kind.resource(), &name, &write.id.name, &write.body)
                 .await?;
         }
         let old = objects::render(&deployment, before, &prior);

@@ -7,7 +7,7 @@ use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{ClusterContext, is_as_new};
 use crate::apply::item::{Item, ItemKind, ObjectId, items};
 use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, Plan, WatchedObjects, plan};
-use crate::apply::{Job, LEDGER, TEMPLATE_HASH, WrittenObject, hash, hash_of_all, ledger_of, subset};
+use crate::apply::{Job, LEDGER, TEMPLATE_HASH, WrittenObject, hash_of_all, ledger_of};
 use crate::crd::Manifest;
 use crate::labels;
 use crate::objects::{self, PriorState};
@@ -16,6 +16,8 @@ use crate::state::LeaseView;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::hash;
+use akash_provider_kube_kernel::subset;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec};
 use kube::Resource;
@@ -240,7 +242,7 @@ impl ClusterContext {
         for write in plan(&wanted, view).writes {
             let name = write.id.name.as_str();
             if write.take_over {
-                calls.take_over(write.id.kind, home, name).await?;
+                calls.take_over(&write.id.kind.resource(), home, name).await?;
             }
             let meta = match &write.patch {
                 Some(patch) => {
@@ -248,7 +250,11 @@ impl ClusterContext {
                         .restore(&write.id.kind.resource(), home, name, patch)
                         .await?
                 }
-                None => calls.apply(write.id.kind, home, name, &write.body).await?,
+                None => {
+                    calls
+                        .apply(&write.id.kind.resource(), home, name, &write.body)
+                        .await?
+                }
             };
             let version = meta.resource_version.as_deref();
             self.until_seen(|| {

@@ -12,7 +12,7 @@
 
 use super::heal::write;
 use super::{ClusterContext, KubeCluster};
-use crate::apply::grant::cannot_bind;
+use crate::apply::grant::{cannot_bind, granted, has_lease_rights, may_bind_only};
 use crate::apply::item::{Item, ItemKind};
 use crate::apply::plan::{ExistingObject, ExistingObjects, WatchedObjects, compare};
 use crate::error::within;
@@ -35,7 +35,7 @@ impl ClusterContext {
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
             let calls = self.calls(operation);
-            if calls.has_lease_rights(None).await? && !calls.may_bind_only().await? {
+            if has_lease_rights(&calls, None).await? && !may_bind_only(&calls).await? {
                 return Ok(None);
             }
             let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
@@ -132,7 +132,7 @@ impl ClusterContext {
             let calls = self.calls(operation);
             let written = write(&calls, home, &restored, live.as_ref()).await;
             written.map_err(|error| cannot_bind(home, error))?;
-            calls.granted(home).await?;
+            granted(&calls, home).await?;
         }
         there.insert(item.id.clone(), ExistingObject::default());
         Ok(())

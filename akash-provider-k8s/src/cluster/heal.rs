@@ -25,8 +25,7 @@ use super::namespace::{annotation, with_type};
 use super::{ClusterContext, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Item, ItemKind, ObjectId};
 use crate::apply::plan::{LiveObject, ObjectWrite, WatchedObjects};
-use crate::apply::{KubeCalls, WrittenObject, marked, subset};
-use crate::audit::deletion;
+use crate::apply::{WrittenObject, marked};
 use crate::crd::{Manifest, convert};
 use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
 use crate::labels;
@@ -36,6 +35,9 @@ use akash_provider_core::audit::ActKind;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::audit::deletion;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::subset;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -429,7 +431,7 @@ impl ClusterContext {
             self.subject(home),
             object,
         );
-        let delete = calls.delete_version(id.kind, home, meta);
+        let delete = calls.delete_version(&resource, home, meta);
         self.settings.deletions.record(act, delete).await?;
         // The label prevents such deletions.
         let label = labels::KEEP;
@@ -548,11 +550,11 @@ pub(super) async fn write(
             resource_version: text("resourceVersion"),
             ..ObjectMeta::default()
         };
-        calls.delete_version(id.kind, home, &meta).await?;
-        return calls.apply(id.kind, home, &id.name, body).await;
+        calls.delete_version(&id.kind.resource(), home, &meta).await?;
+        return calls.apply(&id.kind.resource(), home, &id.name, body).await;
     }
     match &write.patch {
         Some(patch) => calls.restore(&id.kind.resource(), home, &id.name, patch).await,
-        None => calls.apply(id.kind, home, &id.name, body).await,
+        None => calls.apply(&id.kind.resource(), home, &id.name, body).await,
     }
 }

@@ -3,8 +3,6 @@
 use super::ClusterContext;
 use super::passwords::{has_logins, secret_name};
 use super::records::{RecordAction, RecordOutcome};
-use crate::apply::hash;
-use crate::audit::UNUSED;
 use crate::crd::convert::{self, BadObject};
 use crate::crd::{Manifest, ManifestService};
 use crate::error::from_kube;
@@ -14,6 +12,8 @@ use crate::state::lease_of_host;
 use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::audit::UNUSED;
+use akash_provider_kube_kernel::hash;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

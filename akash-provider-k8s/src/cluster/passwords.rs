@@ -6,10 +6,10 @@ use crate::apply::item::{ItemKind, ObjectId};
 use crate::crd::{Manifest, convert};
 use crate::error::within;
 use crate::labels;
-use crate::time::timestamp;
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::time::timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -82,7 +82,7 @@ impl ClusterContext {
         let body = serde_json::to_value(&secret).unwrap_or_default();
         let namespace = &self.settings.manifest_namespace;
         self.calls(operation)
-            .apply(ItemKind::Secret, namespace, &name, &body)
+            .apply(&ItemKind::Secret.resource(), namespace, &name, &body)
             .await?;
         self.passwords.lock().insert(name, passwords.clone());
         Ok(())
@@ -109,9 +109,10 @@ impl ClusterContext {
             return Ok(());
         }
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);
+        let secrets = ItemKind::Secret.resource();
         let is_deleted = self
             .calls(operation)
-            .delete(ItemKind::Secret, namespace, &name, uid.as_deref())
+            .delete(&secrets, namespace, &name, uid.as_deref(), None)
             .await?;
         self.passwords.remove(&name);
         match reason.filter(|_| is_deleted) {

@@ -2,7 +2,6 @@
 
 use super::manifests::Basis;
 use super::{ClusterContext, KubeCluster};
-use crate::rights;
 use crate::state::ObjectCache;
 use crate::statistics::Operation;
 use akash_provider_core::cluster::{
@@ -12,6 +11,7 @@ use akash_provider_core::cluster::{
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::Group;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::rights;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Writes of custom resources. A write fails if another client has written the object meanwhile.
 
-use crate::apply::MANAGER;
 use crate::error::{from_kube, within};
 use crate::labels;
-use crate::rights::{self, Attempt};
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::ownership::MANAGER;
+use akash_provider_kube_kernel::rights::{self, Attempt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Resource};

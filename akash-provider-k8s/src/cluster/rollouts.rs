@@ -10,13 +10,13 @@
 //! ```
 
 use super::{ClusterContext, KubeCluster, LeadershipGate};
-use crate::audit::deletion;
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
-use crate::rights::{self, Attempt};
 use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
+use akash_provider_kube_kernel::audit::deletion;
+use akash_provider_kube_kernel::rights::{self, Attempt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

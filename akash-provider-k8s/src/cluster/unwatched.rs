@@ -11,10 +11,11 @@
 use super::ClusterContext;
 use crate::apply::item::{ItemKind, ObjectId};
 use crate::apply::plan::{ExistingObject, ExistingObjects};
-use crate::apply::{KubeCalls, ReadScope};
+use crate::apply::{self, ReadScope};
 use crate::crd::convert;
 use crate::{labels, objects};
 use akash_provider_core::error::Error;
+use akash_provider_kube_kernel::calls::KubeCalls;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -58,9 +59,7 @@ impl Lists {
         };
         let list = || async {
             let place = (kind == ItemKind::Secret).then_some(records);
-            let found = calls
-                .selected(kind, place, labels::SELECTOR, ReadScope::Metadata)
-                .await?;
+            let found = apply::selected(calls, kind, place, labels::SELECTOR, ReadScope::Metadata).await?;
             let mut all = ByNamespace::new();
             add(&mut all, kind, found);
             Ok(all)
@@ -141,7 +140,7 @@ impl ClusterContext {
                     there.retain(|id, _| id.kind == kind);
                     return Ok(there);
                 }
-                let found = calls.listed(kind, Some(namespace), parts_of(kind)).await?;
+                let found = apply::listed(calls, kind, Some(namespace), parts_of(kind)).await?;
                 Ok(found
                     .into_iter()
                     .map(|(meta, data)| entry(kind, meta, data))
@@ -182,7 +181,13 @@ impl ClusterContext {
         let calls = &self.calls(operation);
         let list = |kind: ItemKind, place: Option<String>| {
             async move {
-                let found = calls.selected(kind, place.as_deref(), labels::SELECTOR, ReadScope::Metadata);
+                let found = apply::selected(
+                    calls,
+                    kind,
+                    place.as_deref(),
+                    labels::SELECTOR,
+                    ReadScope::Metadata,
+                );
                 Ok((kind, found.await?))
             }
             .boxed()

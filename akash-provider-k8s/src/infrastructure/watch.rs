@@ -8,10 +8,9 @@
 //! reach the previous endpoints.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
-use crate::state::follow::{Follower, Sink, WatchObserver};
-use crate::state::reading::{Bookkeeping, ListerWatcher};
 use crate::state::{Definitions, WatchConfig};
 use crate::task;
+use akash_provider_kube_kernel::watch::{Bookkeeping, Follower, ListerWatcher, Sink, WatchObserver};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Resource};

@@ -3,8 +3,7 @@
 use super::facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
 use super::shared::{CapacityTracker, WatchHealth};
 use crate::labels;
-use crate::state::follow::{Sink, WatchObserver};
-use crate::state::reading::ObjectParts;
+use akash_provider_kube_kernel::watch::{ObjectParts, Sink, WatchObserver};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -216,7 +215,7 @@ impl WatchObserver for Reporter {
 mod tests {
     use super::*;
     use crate::inventory::PodFacts;
-    use crate::state::reading::Pruned;
+    use akash_provider_kube_kernel::watch::Pruned;
     use k8s_openapi::api::core::v1::Pod;
     use serde::Deserialize;
     use serde_json::{Value, json};
@@ -316,5 +315,16 @@ mod tests {
         }
         remove(&mut object, path);
         object
+    }
+
+    #[test]
+    fn number_of_paths_is_within_the_limit() {
+        fn check<P: ObjectParts>() {
+            assert!(P::PATHS.len() <= 64);
+            assert!(P::PATHS.iter().all(|path| !path.is_empty()));
+        }
+        check::<PodParts>();
+        check::<NodeParts>();
+        check::<crate::operators::inventory::NodeLabelParts>();
     }
 }

@@ -13,6 +13,7 @@
 
 pub(super) mod evidence;
 
+use akash_provider_kube_kernel::audit::MissingRecord;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -36,16 +37,6 @@ const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
-
-/// Missing record. The deletion of its objects has no other reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingRecord {
-    /// Key of the record in the index.
-    pub key: String,
-    /// Whether the reason for the missing record is known: the record was removed after the operator started,
-    /// or the Manifest no longer contains the hostname or address.
-    pub has_reason: bool,
-}
 
 /// Evidence that records are missing: a complete list of the records, and the UID of their
 /// CustomResourceDefinition.

@@ -5,12 +5,12 @@
 //! leases are not rewritten before `harden`.
 
 use crate::crd::Manifest;
-use crate::error::within;
-use crate::labels;
 use crate::objects::RESTRICTIONS;
-use crate::pages::{self, PAGE, PAGES};
-use crate::write_client::WriteClient;
 use akash_provider_core::error::Error;
+use akash_provider_kube_kernel::error::within;
+use akash_provider_kube_kernel::labels;
+use akash_provider_kube_kernel::pages::{self, PAGE, PAGES};
+use akash_provider_kube_kernel::write_client::WriteClient;
 use json_patch::{Patch as JsonPatch, PatchOperation};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{ListParams, Patch, PatchParams};

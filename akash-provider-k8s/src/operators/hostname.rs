@@ -39,12 +39,12 @@ pub use status::{HostnameOperatorStatus, HostnameStatus, ManagedHostname};
 use super::WorkStatistics;
 use super::guard::evidence::RecordReader;
 use super::worker::{OperatorTasks, WorkerTiming};
-use crate::apply::KubeCalls;
-use crate::audit::DeletionLog;
 use crate::crd::ProviderHost;
-use crate::state::{Definitions, WatchConfig};
-use crate::write_client::WriteClient;
 use akash_provider_core::manifest::with_star;
+use akash_provider_kube_kernel::audit::DeletionLog;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::watch::{Definitions, WatchConfig};
+use akash_provider_kube_kernel::write_client::WriteClient;
 use index::RoutePlan;
 use kube::Api;
 use note_writer::NoteWriter;
@@ -115,6 +115,15 @@ pub struct HostnameOperator {
 impl HostnameOperator {
     /// Starts the watches. The operator writes no objects until the initial lists of all required kinds are
     /// complete. Requires a tokio runtime.
+    ///
+    /// # Examples
+    /// A client without a gate is not accepted:
+    /// ```compile_fail,E0308
+    /// # use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions};
+    /// # fn example(client: kube::Client) {
+    /// let operator = HostnameOperator::start(&client, HostnameOperatorOptions::default());
+    /// # }
+    /// ```
     #[must_use]
     pub fn start(client: &WriteClient, options: HostnameOperatorOptions) -> Self {
         let (client, gate) = (client.client(), client.gate());

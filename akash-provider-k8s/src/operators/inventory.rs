@@ -33,10 +33,10 @@ pub(crate) use watch::NodeLabelParts;
 
 use super::WorkStatistics;
 use super::worker::{OperatorTasks, WorkerTiming};
-use crate::apply::KubeCalls;
 use crate::inventory::{self, WholeInventory};
-use crate::state::WatchConfig;
-use crate::write_client::WriteClient;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::watch::WatchConfig;
+use akash_provider_kube_kernel::write_client::WriteClient;
 use database::Database;
 use discovery::runner::DiscoveryRunner;
 use index::InventoryEvent;

@@ -1,12 +1,13 @@
 //! State that the watches, the writer and the status of an operator share: the index, the work queue, the problems and
 //! the counters.
 
-use super::guard::{AbsenceEvidence, Guard, Hold, MissingRecord, Wait};
+use super::guard::{AbsenceEvidence, Guard, Hold, Wait};
 use super::queue::{Queue, RetryPolicy};
-use crate::apply::hash;
-use crate::state::{Definitions, WatchState};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::statistics::{CALL_BOUNDS, DurationHistogram};
+use akash_provider_kube_kernel::audit::MissingRecord;
+use akash_provider_kube_kernel::hash;
+use akash_provider_kube_kernel::watch::{Definitions, WatchState};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

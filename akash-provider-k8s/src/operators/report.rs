@@ -1,10 +1,9 @@
 //! Status types that all operators share, in the format of the Go operators.
 
 use super::operator_state::{OperatorIndex, OperatorShared, OperatorState};
-use crate::state::WatchState;
-use crate::state::definitions::DEFINITIONS;
-use crate::time::rfc3339;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::time::rfc3339;
+use akash_provider_kube_kernel::watch::{DEFINITIONS, WatchState};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -4,10 +4,10 @@
 
 use super::change::ObjectChange;
 use super::operator_state::{OperatorIndex, OperatorState};
-use crate::state::follow::{Follower, Sink, WatchObserver};
-use crate::state::reading::ListerWatcher;
-use crate::state::{WatchConfig, WatchState};
-use crate::task;
+use akash_provider_kube_kernel::task;
+use akash_provider_kube_kernel::watch::{
+    Follower, ListerWatcher, Sink, WatchConfig, WatchObserver, WatchState,
+};
 use kube::Api;
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;

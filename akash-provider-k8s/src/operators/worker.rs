@@ -1,9 +1,9 @@
 //! Writer of an operator: does the work of the index, a few names at a time, while the provider is the leader.
 
 use super::operator_state::{OperatorIndex, OperatorState, WorkItem, WriterStep};
-use crate::task;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
+use akash_provider_kube_kernel::task;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until, timeout};

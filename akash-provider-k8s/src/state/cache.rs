@@ -1,8 +1,7 @@
 //! Feeds the objects of one watch into its cache and into the index of leases.
 
-use super::follow::Sink;
-use super::object::Decoded;
 use super::{CacheShared, WatchedKind};
+use akash_provider_kube_kernel::watch::{Decoded, Sink};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};

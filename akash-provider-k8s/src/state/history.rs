@@ -5,12 +5,11 @@ mod store;
 pub(super) mod terminations;
 
 use super::CacheShared;
-use super::follow::Sink;
-use super::object::Decoded;
 use super::status::pod_service;
 use super::view::LeaseView;
 use akash_provider_core::cluster::{EventObject, LeaseEvent};
 use akash_provider_core::types::time::BlockTime;
+use akash_provider_kube_kernel::watch::{Decoded, Sink};
 use k8s_openapi::api::events::v1::Event;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

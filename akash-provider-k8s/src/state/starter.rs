@@ -1,14 +1,12 @@
 //! Starts the watches.
 
 use super::cache::Cache;
-use super::follow::{Follower, Sink};
-use super::object::{Decoded, FromObject};
-use super::reading::{Bookkeeping, ListerWatcher};
 use super::shared::CacheShared;
 use super::watches::WatchReporter;
 use super::{CachedKind, Definitions, WatchedKind};
 use crate::labels;
 use crate::task;
+use akash_provider_kube_kernel::watch::{Bookkeeping, Decoded, Follower, FromObject, ListerWatcher, Sink};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};

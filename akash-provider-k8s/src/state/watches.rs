@@ -1,63 +1,18 @@
 //! State of the watches.
 
 use super::CachedKind;
-use super::follow::WatchObserver;
+use akash_provider_kube_kernel::watch::{WatchObserver, WatchState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// State of one watch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WatchState {
-    /// All objects have been listed at least once.
-    pub synced: bool,
-    /// Time at which the watch stopped working; `None` while the watch works, and before its start.
-    pub down_since: Option<Instant>,
-    /// Missing kind for which the watch waits.
-    pub awaited: Option<String>,
-    /// Last error, retained after the watch works again.
-    pub last_error: Option<String>,
-    /// Number of complete lists.
-    pub lists: u64,
-    /// Number of watch requests.
-    pub starts: u64,
-    /// Number of failures.
-    pub failures: u64,
-}
-
-impl WatchState {
-    /// Returns the duration of the current outage.
-    #[must_use]
-    pub fn down_for(&self) -> Option<Duration> {
-        self.down_since.map(|since| since.elapsed())
-    }
-
-    /// Records a complete list.
-    pub(crate) fn listed(&mut self) {
-        self.lists += 1;
-        self.synced = true;
-        self.down_since = None;
-        self.awaited = None;
-    }
-
-    /// Records a failure of the watch. The failure started at `since` or earlier. Returns true if the watch
-    /// worked before.
-    pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
-        let is_new = self.down_since.is_none();
-        self.failures += 1;
-        self.last_error = Some(error);
-        self.down_since.get_or_insert(since);
-        is_new
-    }
-
-    fn is_usable(&self, kind: CachedKind) -> bool {
-        self.synced || (kind.may_be_absent() && self.awaited.is_some())
-    }
-}
-
 pub(super) type Watches = BTreeMap<CachedKind, WatchState>;
+
+fn is_usable(state: &WatchState, kind: CachedKind) -> bool {
+    state.synced || (kind.may_be_absent() && state.awaited.is_some())
+}
 
 #[derive(Debug)]
 pub(super) struct WatchPublisher(watch::Sender<Watches>);
@@ -118,10 +73,10 @@ impl WatchPublisher {
     fn change(&self, kind: CachedKind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             let state = all.entry(kind).or_default();
-            let before = (state.is_usable(kind), state.down_since);
+            let before = (is_usable(state, kind), state.down_since);
             f(state);
             // Counters change often and notify no listener.
-            before != (state.is_usable(kind), state.down_since)
+            before != (is_usable(state, kind), state.down_since)
         });
     }
 }
@@ -176,7 +131,7 @@ impl WatchObserver for WatchReporter {
 /// kind.
 pub(super) fn are_ready(all: &Watches) -> bool {
     let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
-    needed.all(|(kind, state)| state.is_usable(*kind))
+    needed.all(|(kind, state)| is_usable(state, *kind))
 }
 
 /// Returns true if lease health is known: all watches that affect health have listed their objects, and every

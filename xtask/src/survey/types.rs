@@ -7,10 +7,11 @@ use super::{SourceFile, count};
 use crate::figures::Figure;
 
 /// Crates for embedders.
-pub(super) const EMBEDDED: [(&str, &str); 9] = [
+pub(super) const EMBEDDED: [(&str, &str); 10] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
+    ("kube-kernel", "akash-provider-k8s/kernel/src/"),
     ("redis", "akash-provider-redis/src/"),
     ("process", "akash-provider-process/src/"),
     ("gateway", "provider-daemon/gateway/src/"),

@@ -14,8 +14,9 @@ use crate::workspace::Workspace;
 
 /// Version of cargo-semver-checks, which must support the compiler's rustdoc format.
 const VERSION: &str = "0.51.0";
-/// Library that compiles only with a feature for a Kubernetes version, and this feature.
-const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
+/// Libraries that compile only with a feature for a Kubernetes version.
+const KUBERNETES: [&str; 2] = ["akash-provider-k8s", "akash-provider-kube-kernel"];
+const KUBERNETES_VERSION: &str = "k8s-openapi/v1_34";
 
 /// Compares each library with its last release. If no release exists, the check passes.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
@@ -33,8 +34,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         let mut check = Process::new(&program, &workspace.root)
             .args(["semver-checks", "--baseline-rev", &release])
             .args(["--package", &library.name]);
-        if library.name == CHOICE.0 {
-            check = check.args(["--features", CHOICE.1]);
+        if KUBERNETES.contains(&library.name.as_str()) {
+            check = check.args(["--features", KUBERNETES_VERSION]);
         }
         check.run()?;
     }

@@ -1,13 +1,13 @@
 //! Desired objects of an applied lease, and the repair of one of them.
 
 use super::super::unrecorded::DerivedObjects;
-use crate::apply::MANAGER;
 use crate::apply::item::{Item, ObjectId};
 use crate::apply::plan::{LiveObject, ObjectWrite, WatchedObjects};
 use crate::cluster::namespace::with_type;
 use crate::drift::{CONFLICT_REPAIRS, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::LeaseView;
+use akash_provider_kube_kernel::ownership::MANAGER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::Value;

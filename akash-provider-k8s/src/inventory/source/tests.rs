@@ -1,6 +1,6 @@
 use super::*;
 use crate::inventory::facts::{FactChange, NamespacedName};
-use crate::state::follow::{Sink, WatchObserver};
+use akash_provider_kube_kernel::watch::{Sink, WatchObserver};
 use futures::StreamExt;
 use serde_json::json;
 use std::time::Duration;

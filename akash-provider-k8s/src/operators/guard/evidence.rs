@@ -3,10 +3,10 @@
 //! not established or has another UID.
 
 use super::AbsenceEvidence;
-use crate::error::within;
 use crate::operators::operator_state::{OperatorIndex, OperatorState};
-use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::error::within;
+use akash_provider_kube_kernel::pages;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};

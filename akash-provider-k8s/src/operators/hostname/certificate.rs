@@ -2,9 +2,9 @@
 
 use super::facts::Host;
 use super::object_kind::ObjectKind;
-use crate::apply::hash;
-use crate::labels;
 use akash_provider_core::manifest::{MAX_HOSTNAME, without_star};
+use akash_provider_kube_kernel::hash;
+use akash_provider_kube_kernel::labels;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -4,7 +4,6 @@
 use super::notes::Notes;
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderHost};
-use crate::labels;
 use crate::operators::report::cut;
 use crate::state::lease_of_host;
 use akash_provider_core::manifest::hosts::custom_hosts;
@@ -13,6 +12,7 @@ use akash_provider_core::manifest::{
     is_service_name, without_star,
 };
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::labels;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,9 +5,9 @@
 
 use super::facts::Host;
 use super::object_kind::ObjectKind;
-use crate::labels;
 use crate::objects::{effective, next_cases};
 use akash_provider_core::manifest::{HttpOptions, without_star};
+use akash_provider_kube_kernel::labels;
 use serde_json::{Value, json};
 
 /// Buffer size in bytes above which a connection gets 4 buffers instead of 8.

@@ -2,8 +2,8 @@
 
 use super::facts::Host;
 use crate::crd::ProviderHost;
-use crate::error::within;
 use akash_provider_core::manifest::without_star;
+use akash_provider_kube_kernel::error::within;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde::Serialize;

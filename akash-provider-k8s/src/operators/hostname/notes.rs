@@ -1,9 +1,9 @@
 //! Notes that the operator writes on the record of a hostname, for the status that the tenant sees and for the next
 //! process of the operator. Each note is an annotation that no other client writes.
 
-use crate::labels;
 use akash_provider_core::cluster::{HostnameNotes, Reachability};
 use akash_provider_core::types::Address;
+use akash_provider_kube_kernel::labels;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 use super::proxy_address::ProxyAddress;
 use super::route::Mode;
 use super::shared::HostnameOperatorState;
-use crate::state::WatchConfig;
-use crate::state::follow::{Follower, Sink, WatchObserver};
-use crate::state::reading::{Bookkeeping, ListerWatcher};
+use akash_provider_kube_kernel::watch::{
+    Bookkeeping, Follower, ListerWatcher, Sink, WatchConfig, WatchObserver,
+};
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::operators::hostname::index::RoutePlan;
     use crate::operators::queue::RetryPolicy;
-    use crate::state::Definitions;
+    use akash_provider_kube_kernel::watch::Definitions;
     use serde_json::json;
     use std::time::Duration;
 

@@ -8,11 +8,11 @@ use super::index::{
 use super::live::LiveObject;
 use super::object_kind::ObjectKind;
 use super::proxy_address::ProxyAddress;
-use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::{self, OperatorState};
 use crate::operators::queue::RetryPolicy;
-use crate::state::Definitions;
 use akash_provider_core::cluster::Reachability;
+use akash_provider_kube_kernel::audit::MissingRecord;
+use akash_provider_kube_kernel::watch::Definitions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;

@@ -6,14 +6,14 @@
 
 use super::index::{Delete, HostnameWork, HostnameWrite};
 use super::shared::{HostnameOperatorState, Hostnames};
-use crate::apply::KubeCalls;
-use crate::audit::DeletionLog;
-use crate::labels;
-use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
+use akash_provider_kube_kernel::audit::DeletionLog;
+use akash_provider_kube_kernel::audit::MissingRecord;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl RouteWriter {
         let meta = match &write.uid {
             Some(uid) => {
                 if write.take_over {
-                    self.calls.take_over_as(resource, namespace, object).await?;
+                    self.calls.take_over(resource, namespace, object).await?;
                 }
                 let meta = match &write.patch {
                     Some(patch) => self.calls.restore(resource, namespace, object, patch).await?,
@@ -114,7 +114,7 @@ impl RouteWriter {
     ) -> Result<(), Error> {
         let (namespace, resource) = (&delete.namespace, delete.sort.resource());
         let (object, uid) = (without_star(name), Some(&*delete.uid));
-        let deleting = self.calls.delete_as(&resource, namespace, &object, uid, None);
+        let deleting = self.calls.delete(&resource, namespace, &object, uid, None);
         let place = (&*resource.kind, &**namespace, &*object, uid);
         self.deletions
             .record_missing(missing, name, place, deleting)

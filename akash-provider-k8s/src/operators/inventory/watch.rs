@@ -3,11 +3,10 @@
 use super::index::{InventoryEvent, LabelIndex};
 use super::node::NodeView;
 use super::shared::{CLASSES, NODES};
-use crate::labels;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::sink::{ObjectDecoder, WatchSpec, follow};
-use crate::state::WatchConfig;
-use crate::state::reading::{Bookkeeping, ListerWatcher, ObjectParts};
+use akash_provider_kube_kernel::labels;
+use akash_provider_kube_kernel::watch::{Bookkeeping, ListerWatcher, ObjectParts, WatchConfig};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{ApiResource, DynamicObject};

@@ -3,10 +3,10 @@
 use super::index::{InventoryWork, LabelIndex, LabelWrite};
 use super::node::MANAGER;
 use super::shared::InventoryOperatorState;
-use crate::apply::KubeCalls;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::calls::KubeCalls;
 use kube::core::ApiResource;
 use std::sync::Arc;
 

@@ -3,7 +3,6 @@
 
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderLeasedIP};
-use crate::labels;
 use crate::leased_ips::{declaration, lease_of, object_name};
 use crate::objects::leased_ip_service_name;
 use crate::operators::report::cut;
@@ -11,6 +10,7 @@ use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::hosts::ips_wanted;
 use akash_provider_core::manifest::is_service_name;
 use akash_provider_core::types::{Address, LeaseId};
+use akash_provider_kube_kernel::labels;
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 

@@ -12,8 +12,8 @@ use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
 use super::live::LiveService;
 use super::pool::Pool;
 use crate::operators::change::{ObjectChange, changed};
-use crate::operators::guard::MissingRecord;
 use akash_provider_core::types::Address;
+use akash_provider_kube_kernel::audit::MissingRecord;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

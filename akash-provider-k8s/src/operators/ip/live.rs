@@ -1,13 +1,13 @@
 //! Existing Services, and their differences from the desired Services.
 
 use super::balancer;
-use crate::apply::subset::{self, Lists};
-use crate::labels;
 use crate::leased_ips::object_name;
 use crate::operators::change::version_of;
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::labels;
+use akash_provider_kube_kernel::subset::{self, Lists};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;

@@ -7,8 +7,8 @@
 use super::shared::{IpOperatorState, MetricsStatus};
 use super::usage::AddressUsage;
 use crate::operators::report::cut;
-use crate::time::rfc3339;
 use akash_provider_core::error::chain_text;
+use akash_provider_kube_kernel::time::rfc3339;
 use futures::AsyncReadExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;

@@ -4,7 +4,7 @@ use super::balancer::Mode;
 use super::index::IpIndex;
 use super::live::LiveService;
 use super::pool::Pool;
-use crate::time::rfc3339;
+use akash_provider_kube_kernel::time::rfc3339;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,12 @@
 
 use super::index::{IpIndex, IpWork, ServiceWrite};
 use super::shared::IpOperatorState;
-use crate::apply::KubeCalls;
-use crate::audit::DeletionLog;
-use crate::labels;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::audit::DeletionLog;
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use serde_json::Value;
@@ -37,7 +37,7 @@ impl ObjectWriter for ServiceWriter {
             let (missing, object) = (work.missing.as_ref(), ("Service", namespace, name, Some(&**uid)));
             let deleting = self
                 .calls
-                .delete_as(&self.resource, namespace, name, Some(uid), None);
+                .delete(&self.resource, namespace, name, Some(uid), None);
             self.deletions
                 .record_missing(missing, place, object, deleting)
                 .await?;
@@ -76,7 +76,7 @@ impl ServiceWriter {
             return Ok(meta);
         };
         if write.take_over {
-            self.calls.take_over_as(&self.resource, namespace, name).await?;
+            self.calls.take_over(&self.resource, namespace, name).await?;
         }
         let meta = self
             .calls
@@ -113,9 +113,9 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
 mod tests {
     use super::*;
     use crate::audit::tests::{api_server, lines, memory_log};
-    use crate::operators::MissingRecord;
     use crate::operators::ip::IpOperatorOptions;
     use akash_provider_core::types::Address;
+    use akash_provider_kube_kernel::audit::MissingRecord;
     use k8s_openapi::api::core::v1::Service;
     use std::time::Duration;
 

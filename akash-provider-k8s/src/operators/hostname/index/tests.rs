@@ -5,10 +5,10 @@ mod modes;
 mod proofs;
 
 use super::*;
-use crate::labels;
 use crate::operators::hostname::notes::Notes;
 use crate::operators::hostname::route::{Controller, GatewayProvider};
 use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_kube_kernel::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 

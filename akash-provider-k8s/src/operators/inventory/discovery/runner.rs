@@ -11,10 +11,10 @@ use super::{
     Cards, DiscoveryOptions, DiscoveryProgress, LABELS, NodeIdentity, PORT, Processor, RESPONSE_MAX, START,
     name, pod, progress, selector,
 };
-use crate::apply::KubeCalls;
-use crate::error::from_kube;
-use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::calls::KubeCalls;
+use akash_provider_kube_kernel::error::from_kube;
+use akash_provider_kube_kernel::pages;
 use futures::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use k8s_openapi::api::core::v1::Pod;
@@ -170,10 +170,7 @@ impl DiscoveryRunner {
         };
         let uid = made.uid.unwrap_or_default();
         let answer = self.answer(&pods, &name, &uid, node).await;
-        let deleted = self
-            .calls
-            .delete_as(&pods, namespace, &name, Some(&uid), None)
-            .await;
+        let deleted = self.calls.delete(&pods, namespace, &name, Some(&uid), None).await;
         if let Err(error) = deleted {
             // The pod has a limited lifetime, and the next start removes it.
             tracing::warn!(node, %error, "cannot delete the hardware discovery pod of a node; the pod ends within five minutes");
@@ -192,9 +189,7 @@ impl DiscoveryRunner {
             .all(|(key, value)| labels.get(*key).is_some_and(|has| has == value));
         let why = match meta.uid {
             Some(uid) if is_ours => {
-                self.calls
-                    .delete_as(pods, namespace, name, Some(&uid), None)
-                    .await?;
+                self.calls.delete(pods, namespace, name, Some(&uid), None).await?;
                 format!("pod {name} existed already and was deleted")
             }
             Some(_) => format!(
@@ -311,7 +306,7 @@ impl DiscoveryRunner {
             };
             if name.starts_with(START) {
                 self.calls
-                    .delete_as(&pods, namespace, &name, Some(&uid), None)
+                    .delete(&pods, namespace, &name, Some(&uid), None)
                     .await?;
             }
         }

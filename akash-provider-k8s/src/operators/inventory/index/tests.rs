@@ -1,8 +1,8 @@
 use super::super::rules::Pattern;
 use super::super::wanted::tests::patched;
 use super::*;
-use crate::labels::Labels;
-use crate::labels::MANAGED;
+use akash_provider_kube_kernel::labels::Labels;
+use akash_provider_kube_kernel::labels::MANAGED;
 
 mod explore;
 

@@ -3,11 +3,11 @@
 mod explore;
 
 use super::*;
-use crate::labels;
 use crate::operators::ip::balancer::{AnnotationPrefix, DEFAULT_POOL};
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_kube_kernel::labels;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::json;

@@ -4,11 +4,13 @@
 //! a server-side apply cannot remove the field. The take-over merges the entries of the Go provider and of this
 //! provider into one `Apply` entry of this provider.
 
-use crate::apply::MANAGER;
 use crate::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+/// Field manager of the provider.
+pub const MANAGER: &str = "akash-provider";
 
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";

@@ -61,7 +61,7 @@ impl Default for WatchConfig {
 }
 
 impl WatchConfig {
-    pub(crate) fn back_off(&self) -> ExponentialBackoff {
+    pub(super) fn back_off(&self) -> ExponentialBackoff {
         let builder = ExponentialBuilder::default()
             .with_min_delay(self.wait_first)
             .with_max_delay(self.wait_max)
@@ -73,7 +73,7 @@ impl WatchConfig {
 
     /// Returns the delay before the next attempt for a missing kind, after `answers` consecutive responses
     /// without this kind.
-    pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
+    pub(super) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
         if !may_be_absent {
             return self.wait_absent;
         }
@@ -85,7 +85,7 @@ impl WatchConfig {
 }
 
 /// Returns the delay that the server requests, if any.
-pub(crate) fn asked_to_wait(status: &Status) -> Option<Duration> {
+pub fn asked_to_wait(status: &Status) -> Option<Duration> {
     let requested = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     if requested > 0 {
         return Some(Duration::from_secs(requested.into()).min(RETRY_AFTER_MAX));

@@ -25,19 +25,7 @@ const INTERRUPTED: &str = "the leadership ended before the response, so the writ
 /// Client of a cluster. While the gate of the client is closed, the client rejects writes with status 503.
 /// Clones share connections and gate.
 ///
-/// Every backend and operator of this crate that writes requires this client:
-/// ```compile_fail,E0308
-/// # use akash_provider_k8s::{cluster::KubeCluster, settings::KubeSettings};
-/// # fn example(client: kube::Client, settings: KubeSettings) {
-/// let cluster = KubeCluster::connect(client, settings);
-/// # }
-/// ```
-/// ```compile_fail,E0308
-/// # use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions};
-/// # fn example(client: kube::Client) {
-/// let operator = HostnameOperator::start(&client, HostnameOperatorOptions::default());
-/// # }
-/// ```
+/// Every backend and operator that writes requires this client.
 #[derive(Clone)]
 pub struct WriteClient {
     client: Client,
@@ -96,7 +84,9 @@ impl WriteClient {
         &self.client
     }
 
-    pub(crate) const fn gate(&self) -> &LeadershipGate {
+    /// Returns the gate of the client.
+    #[must_use]
+    pub const fn gate(&self) -> &LeadershipGate {
         &self.gate
     }
 }

@@ -12,7 +12,7 @@ use std::task::Poll;
 ///
 /// ```
 /// # use akash_provider_core::election::LeadershipGate;
-/// # use akash_provider_k8s::write_client::{TermExecutor, WriteClient};
+/// # use akash_provider_kube_kernel::write_client::{TermExecutor, WriteClient};
 /// # use kube::{Config, client::ClientBuilder};
 /// # fn example(config: Config, gate: LeadershipGate) -> Result<WriteClient, kube::Error> {
 /// let builder = ClientBuilder::try_from((config, TermExecutor::new(gate.clone())))?;

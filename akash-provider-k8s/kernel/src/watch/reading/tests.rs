@@ -167,7 +167,4 @@ fn number_of_paths_is_within_the_limit() {
         assert!(P::PATHS.iter().all(|path| !path.is_empty()));
     }
     check::<Bookkeeping>();
-    check::<crate::inventory::PodParts>();
-    check::<crate::inventory::NodeParts>();
-    check::<crate::operators::inventory::NodeLabelParts>();
 }

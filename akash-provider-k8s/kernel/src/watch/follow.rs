@@ -5,10 +5,10 @@
 //! from a quiet one.
 
 use super::WatchConfig;
+use super::config::asked_to_wait;
 use super::definitions::{Definitions, Tries};
 use super::object::FromObject;
 use super::reading::{ListPage, ListerWatcher, ObjectSource};
-use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -16,6 +16,7 @@ use kube::core::Status;
 use kube::runtime::utils::Backoff;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::fmt;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::time::Duration;
@@ -61,10 +62,11 @@ impl End {
 }
 
 /// Destination of the objects of one watch.
-pub(crate) trait Sink<T>: Send {
+pub trait Sink<T>: Send {
     /// Starts a new list of all objects. The previous list may have been interrupted.
     fn begin(&mut self);
 
+    /// Receives a page of the list.
     fn page(&mut self, objects: Vec<T>);
 
     /// The list, which was requested at `asked`, is complete.
@@ -78,7 +80,7 @@ pub(crate) trait Sink<T>: Send {
 }
 
 /// Receiver of the state of a watch.
-pub(crate) trait WatchObserver: Send + Sync {
+pub trait WatchObserver: Send + Sync {
     /// Returns the name of the watched kind, for display.
     fn name(&self) -> &'static str;
 
@@ -109,21 +111,33 @@ pub(crate) trait WatchObserver: Send + Sync {
 }
 
 /// Task that follows the objects of one kind with list and watch requests.
-pub(crate) struct Follower<T, S, R> {
-    pub(crate) api: Api<T>,
+pub struct Follower<T, S, R> {
+    /// API of the kind, in one namespace or in all namespaces.
+    pub api: Api<T>,
     /// Label selector; empty for all objects.
-    pub(crate) labels: &'static str,
+    pub labels: &'static str,
     /// Field selector; empty for all objects.
-    pub(crate) fields: Cow<'static, str>,
+    pub fields: Cow<'static, str>,
     /// Whether only the metadata of objects is requested.
-    pub(crate) is_metadata: bool,
+    pub is_metadata: bool,
     /// Functions that decode the required parts of an object.
-    pub(crate) reading: ListerWatcher,
+    pub reading: ListerWatcher,
     /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
-    pub(crate) definitions: Definitions,
-    pub(crate) sink: S,
-    pub(crate) report: R,
-    pub(crate) watch_config: WatchConfig,
+    pub definitions: Definitions,
+    /// Destination of the objects.
+    pub sink: S,
+    /// Receiver of the state of the watch.
+    pub report: R,
+    /// Timing of the watch.
+    pub watch_config: WatchConfig,
+}
+
+impl<T, S, R: WatchObserver> fmt::Debug for Follower<T, S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("kind", &self.report.name())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T, S, R> Follower<T, S, R>
@@ -133,7 +147,7 @@ where
     R: WatchObserver + 'static,
 {
     /// Watches the kind forever.
-    pub(crate) async fn run(self) {
+    pub async fn run(self) {
         let watch = ListWatch {
             source: ObjectSource {
                 path: self.api.resource_url().to_owned(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// Type that a watch may decode.
-pub(crate) trait FromObject: Sized {
+pub trait FromObject: Sized {
     /// Decodes an object.
     ///
     /// # Errors
@@ -28,14 +28,18 @@ impl<K: DeserializeOwned> FromObject for K {
 
 /// Decoded object, or the reason why the object is invalid. Other objects are unaffected.
 #[derive(Debug, Clone)]
-pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
+pub struct Decoded<K>(
+    /// Object, or the reason why it is invalid.
+    pub Result<K, Unreadable>,
+);
 
 /// Invalid object.
 #[derive(Debug, Clone)]
-pub(crate) struct Unreadable {
-    pub(crate) metadata: ObjectMeta,
+pub struct Unreadable {
+    /// Metadata of the object.
+    pub metadata: ObjectMeta,
     /// Error of the decoder.
-    pub(crate) error: String,
+    pub error: String,
 }
 
 impl<K: DeserializeOwned> FromObject for Decoded<K> {

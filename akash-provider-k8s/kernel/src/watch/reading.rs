@@ -25,11 +25,11 @@ const LINE_ROOM: usize = 16 << 20;
 const LINE_KEPT: usize = 64 << 10;
 
 /// Paths in an object, from its root. A path into a list applies to each item.
-type Paths = &'static [&'static [&'static str]];
+pub type Paths = &'static [&'static [&'static str]];
 
 /// Selection of at most 64 fields of an object. Either only these fields are decoded, or only these fields
 /// are skipped.
-pub(crate) trait ObjectParts: Clone + Send + Sync + 'static {
+pub trait ObjectParts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
     /// If true, only the fields in `PATHS` are decoded. If false, only the other fields are decoded.
@@ -38,7 +38,7 @@ pub(crate) trait ObjectParts: Clone + Send + Sync + 'static {
 
 /// Selection of metadata fields that only Kubernetes and its tools use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bookkeeping;
+pub struct Bookkeeping;
 
 impl ObjectParts for Bookkeeping {
     const PATHS: Paths = &[
@@ -52,8 +52,8 @@ impl ObjectParts for Bookkeeping {
 }
 
 /// Functions that list and watch one kind.
-#[derive(Clone, Copy)]
-pub(crate) struct ListerWatcher {
+#[derive(Debug, Clone, Copy)]
+pub struct ListerWatcher {
     list: fn(ObjectSource, ListParams) -> BoxFuture<'static, kube::Result<ListPage>>,
     watch: fn(ObjectSource, WatchParams, String) -> BoxFuture<'static, kube::Result<Events>>,
 }
@@ -61,24 +61,25 @@ pub(crate) struct ListerWatcher {
 type Events = BoxStream<'static, kube::Result<WatchEvent<Value>>>;
 
 #[derive(Debug)]
-pub(crate) struct ListPage {
-    pub(crate) metadata: ListMeta,
-    pub(crate) items: Option<Vec<Value>>,
+pub(super) struct ListPage {
+    pub(super) metadata: ListMeta,
+    pub(super) items: Option<Vec<Value>>,
 }
 
 /// Client and path of a request.
 #[derive(Clone)]
-pub(crate) struct ObjectSource {
-    pub(crate) client: Client,
+pub(super) struct ObjectSource {
+    pub(super) client: Client,
     /// Path of the kind, without the address of the server.
-    pub(crate) path: String,
+    pub(super) path: String,
     /// Requests only the metadata of objects.
-    pub(crate) is_metadata: bool,
+    pub(super) is_metadata: bool,
 }
 
 impl ListerWatcher {
     /// Creates the list and watch functions for the fields in `P`.
-    pub(crate) const fn new<P: ObjectParts>() -> Self {
+    #[must_use]
+    pub const fn new<P: ObjectParts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
             watch: |source, params, version| {
@@ -219,7 +220,11 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
 
 /// Decoded object without the skipped fields.
 #[derive(Debug, Clone)]
-pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
+pub struct Pruned<P>(
+    /// Decoded fields.
+    pub Value,
+    PhantomData<fn() -> P>,
+);
 
 impl<'de, P: ObjectParts> Deserialize<'de> for Pruned<P> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -112,7 +112,8 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Converts a quantity to billionths. Returns `None` if the value is not a quantity.
-pub(crate) fn quantity(value: &Value) -> Option<i128> {
+#[must_use]
+pub fn quantity(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse_quantity(text),
         Value::Number(number) => parse_quantity(&number.to_string()),

@@ -11,7 +11,7 @@
 use super::WatchConfig;
 use super::follow::{Follower, Sink, WatchObserver};
 use super::reading::{Bookkeeping, ListerWatcher};
-use super::watches::WatchState;
+use super::state::WatchState;
 use crate::task;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject};
@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the watch of CustomResourceDefinitions in a status.
-pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
+pub const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. One definition may have several KiB.
 const PAGE: u32 = 50;
 /// Maximum number of retries for a missing kind after a change of its CustomResourceDefinition. The delays
@@ -94,7 +94,7 @@ impl DefinitionStates {
 
 /// Number of retries for a missing kind. A change of the CustomResourceDefinition resets the number.
 #[derive(Debug, Default)]
-pub(crate) struct Tries {
+pub(super) struct Tries {
     version: String,
     count: u32,
 }
@@ -122,7 +122,7 @@ impl Tries {
 impl Definitions {
     /// Waits until a retry for a missing kind can succeed. For a built-in kind, waits for the duration
     /// `seldom`, because the kind has no CustomResourceDefinition to watch.
-    pub(crate) async fn awaited(
+    pub(super) async fn awaited(
         &self,
         client: &Client,
         path: &str,
@@ -156,7 +156,8 @@ impl Definitions {
     }
 
     /// Returns the state of the watch, or `None` if the watch was never started.
-    pub(crate) fn watch_state(&self) -> Option<WatchState> {
+    #[must_use]
+    pub fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.states.borrow().watch.clone())
     }

@@ -30,7 +30,7 @@ pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, L
 /// Label of the Services of leased IPs. The value is `metal-lb`.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Prefix of the labels of mountable storage classes. The value of such a label is a number above zero.
-pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
+pub const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
@@ -46,7 +46,7 @@ pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
 pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 /// Annotation of the election Lease: address and settings of the leader, and state for the next leader.
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
-/// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
+/// Annotation of a namespace: isolation level of its pods.
 pub const ISOLATION: &str = "provider.akash.network/isolation";
 /// Label with the value `true` on a NetworkPolicy, Role or RoleBinding that an administrator added to the
 /// namespace of a lease. Without the label, such an object is deleted.

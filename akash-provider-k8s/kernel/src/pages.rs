@@ -10,17 +10,17 @@ use std::fmt;
 use std::time::Duration;
 
 /// Objects per page of a list.
-pub(crate) const PAGE: u32 = 500;
+pub const PAGE: u32 = 500;
 /// Maximum number of pages of one list, enough for 100,000 objects. Stops the list of a server that always
 /// returns another page.
-pub(crate) const PAGES: usize = 200;
+pub const PAGES: usize = 200;
 
 /// Lists the metadata of all objects that `params` select. `limit` applies to each page. Never returns a
 /// partial list.
 ///
 /// # Errors
 /// The errors of the API server; [`ErrorKind::NotFound`] for an unknown kind.
-pub(crate) async fn metadata<K>(
+pub async fn metadata<K>(
     api: &Api<K>,
     params: ListParams,
     limit: Duration,
@@ -43,7 +43,8 @@ where
 }
 
 /// Error for a list with more than [`PAGES`] pages.
-pub(crate) fn endless(operation: &'static str) -> Error {
+#[must_use]
+pub fn endless(operation: &'static str) -> Error {
     let message = format!("the list of the API server has more than {PAGES} pages of {PAGE} objects");
     Error::new(ErrorKind::Unavailable, operation, message)
 }
