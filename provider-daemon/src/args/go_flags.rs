@@ -37,6 +37,8 @@ pub enum FlagType {
     Coin,
     /// Comma-separated list.
     List,
+    /// Text that no output shows.
+    Secret,
     /// Text.
     Text,
 }
@@ -118,7 +120,7 @@ impl FlagType {
             Self::Price => "PRICE",
             Self::Coin => "COIN",
             Self::List => "LIST",
-            Self::Text => "TEXT",
+            Self::Secret | Self::Text => "TEXT",
         }
     }
 }
@@ -159,6 +161,13 @@ impl SetFlag {
     fn is_enabled(&self) -> bool {
         self.flag.kind != FlagType::Bool || super::values::go_bool(&self.value) != Ok(false)
     }
+}
+
+/// Returns whether the value of the flag `name` is a secret. Flags of this provider contain no secrets, but names of
+/// files with secrets.
+pub(super) fn is_secret(name: &str) -> bool {
+    let mut secrets = TABLE.iter().filter(|flag| flag.kind == FlagType::Secret);
+    secrets.any(|flag| flag.name == name)
 }
 
 /// Returns the flags without effect.

@@ -1,6 +1,6 @@
 //! Settings of `run` with their values and sources, for `config show`.
 
-use super::go_flags::{Effect, TABLE};
+use super::go_flags::{Effect, TABLE, is_secret};
 use akash_provider_chain::redact_address;
 use akash_provider_cli::environment::variable;
 use clap::parser::ValueSource;
@@ -8,8 +8,6 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use std::path::Path;
 
-/// Flags with secret values.
-const SECRET: [&str; 2] = ["cert-issuer-hmac", "cert-issuer-kid"];
 const HIDDEN: &str = "(hidden)";
 
 /// Setting of `run` with its value and source.
@@ -76,7 +74,7 @@ fn one<'a>(
 
 /// Returns the value of the flag `name` for output, without secrets and credentials.
 fn redacted(name: &str, value: &str) -> String {
-    if SECRET.contains(&name) && !value.is_empty() {
+    if is_secret(name) && !value.is_empty() {
         return HIDDEN.to_owned();
     }
     let parts = value.split(',');

@@ -2,7 +2,7 @@
 //! the flag.
 
 use super::{FlagType, GoFlag};
-use FlagType::{Bool, Coin, Duration, List, Number, Price, Text};
+use FlagType::{Bool, Coin, Duration, List, Number, Price, Secret, Text};
 
 const DEAD: &str = "no effect, as in the Go provider";
 const WATCHED: &str = "leases are watched and not polled; see --unhealthy-limit";
@@ -98,8 +98,8 @@ pub const TABLE: &[GoFlag] = &[
     GoFlag::ignored("persistent-config-path", Text, "", HOME),
     GoFlag::ignored("cert-issuer-enabled", Bool, "false", ACME),
     GoFlag::ignored("cert-issuer-email", Text, "", ACME),
-    GoFlag::ignored("cert-issuer-kid", Text, "", ACME),
-    GoFlag::ignored("cert-issuer-hmac", Text, "", ACME),
+    GoFlag::ignored("cert-issuer-kid", Secret, "", ACME),
+    GoFlag::ignored("cert-issuer-hmac", Secret, "", ACME),
     GoFlag::ignored(
         "cert-issuer-ca-dir-url",
         Text,

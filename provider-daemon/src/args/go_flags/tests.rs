@@ -19,7 +19,7 @@ fn sample(flag: &GoFlag) -> &'static str {
         (_, FlagType::Number | FlagType::Price) => "7",
         (_, FlagType::Coin) => "7uakt",
         (_, FlagType::List) => "0.1,beta2=0.2",
-        (_, FlagType::Text) => "words",
+        (_, FlagType::Secret | FlagType::Text) => "words",
     }
 }
 
