@@ -52,6 +52,11 @@ impl AuditLogArgs {
             files: self.audit_log_files.into(),
         })
     }
+
+    /// Returns the directory in `--audit-log`, or `None` if the log is disabled or in its default directory.
+    pub(crate) fn chosen_directory(&self) -> Option<PathBuf> {
+        directory(self.audit_log.as_deref(), None)
+    }
 }
 
 /// Returns the settings of a log in `dir` with the default limits.

@@ -2,11 +2,10 @@
 
 use crate::args::config::{CheckArgs, ShowArgs};
 use crate::args::show::Setting;
-use crate::args::{ConfigCommand, Output, RunArgs};
-use crate::commands::faults;
+use crate::args::{ConfigCommand, Output};
+use crate::commands::faults::CheckedSettings;
 use akash_provider_cli::output::say;
 use serde_json::json;
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,43 +50,20 @@ fn line(setting: &Setting) -> String {
 }
 
 fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
-    let troubles = faults(&args.run, home);
-    let notices = args.run.notices(|name| std::env::var(name).ok());
-    // A set keeps the time linear in the number of unknown keys.
-    let unknown: HashSet<&String> = args.run.remarks.unknown.iter().collect();
-    let notices: Vec<&String> = notices
-        .iter()
-        .filter(|notice| !unknown.contains(*notice))
-        .collect();
-    let is_fine = troubles.is_empty();
+    let checked = CheckedSettings::new(&args.run, home);
     if args.run.output == Output::Json {
-        let all = json!({ "is_fine": is_fine, "troubles": troubles, "notices": notices });
-        say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        say(&format!("{}\n", serde_json::to_string_pretty(&checked)?));
     } else {
-        let mut text = String::new();
-        for fault in &troubles {
-            let _ = writeln!(text, "error: {fault}");
+        let mut lines = checked.errors();
+        lines.extend(checked.notices);
+        if checked.is_fine {
+            lines.push("the settings are valid".to_owned());
         }
-        for notice in notices {
-            let _ = writeln!(text, "{notice}");
-        }
-        if is_fine {
-            text.push_str("the settings are valid\n");
-        }
-        say(&text);
+        say(&format!("{}\n", lines.join("\n")));
     }
-    Ok(if is_fine {
+    Ok(if checked.is_fine {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Returns the problems of the settings: unknown settings, mistakes that prevent a start, and a problem of
-/// the price script.
-fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
-    let mut troubles = args.remarks.unknown.clone();
-    troubles.extend(faults::faults(args, home));
-    troubles.extend(args.pricing.script_trouble());
-    troubles
 }

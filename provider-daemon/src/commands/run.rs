@@ -9,7 +9,6 @@ use crate::run::{ProviderSetup, live};
 use akash_provider_cli::node::required_chain_id;
 use akash_provider_cli::secrets;
 use akash_provider_core::pricing::PricingStrategy;
-use anyhow::bail;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,11 +26,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
         printer.note(&notice);
     }
     // Checked before the passphrase prompt.
-    let faults = faults::faults(args, Ok(home.to_owned()));
-    if !faults.is_empty() {
-        // Each fault is a separate error for the reader.
-        bail!("{}", faults.join("\nerror: "));
-    }
+    faults::refuse(args, Ok(home.to_owned()))?;
     let chain_id = required_chain_id(&args.node)?;
     let policy = match args.pricing.bid_price_strategy {
         Strategy::Policy => Some(args.pricing.policy().map_err(invalid_prices)?),
