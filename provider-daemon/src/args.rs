@@ -26,6 +26,8 @@ pub mod otlp;
 mod output;
 pub mod pricing;
 pub mod query;
+#[cfg(test)]
+mod reference;
 pub mod routes;
 pub mod rules;
 pub mod run;

@@ -224,6 +224,12 @@ pub struct ComparedArgs {
     pub(crate) files: BTreeMap<&'static str, PathBuf>,
 }
 
+/// Returns whether high availability compares a flag.
+#[cfg(test)]
+pub(super) fn is_compared(flag: &str) -> bool {
+    COMPARED.iter().any(|(name, _)| *name == flag)
+}
+
 impl ComparedArgs {
     fn read(matches: &ArgMatches) -> Self {
         let mut read = Self::default();

@@ -12,6 +12,8 @@ pub enum ConfigCommand {
     Show(Box<ShowArgs>),
     /// Check the settings of `run`, or those of a file, without starting the provider
     Check(Box<CheckArgs>),
+    /// Print the JSON Schema of settings files, for editors and validators
+    Schema,
 }
 
 /// Arguments of `config show`.

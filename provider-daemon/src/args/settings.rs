@@ -7,6 +7,7 @@
 
 mod keys;
 mod node;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,10 @@ use clap::{ArgMatches, Command, FromArgMatches};
 use keys::SettableFlags;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+pub(super) use keys::is_settable;
+pub(crate) use schema::schema;
 
 /// Settings from all settings files, and notes about invalid lines.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! `config`: prints or checks the settings of `run`.
 
 use crate::args::config::{CheckArgs, ShowArgs};
+use crate::args::settings::schema;
 use crate::args::show::Setting;
 use crate::args::{ConfigCommand, Output};
 use crate::commands::faults::CheckedSettings;
@@ -18,6 +19,10 @@ pub fn run(command: &ConfigCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
     match command {
         ConfigCommand::Show(args) => show(args),
         ConfigCommand::Check(args) => check(args, home),
+        ConfigCommand::Schema => {
+            say(&format!("{}\n", serde_json::to_string_pretty(&schema())?));
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -328,6 +328,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("config check", &["config check", "config check provider.yaml"]),
+    ("config schema", &["config schema"]),
     ("breaker show", &["breaker show --output json"]),
     (
         "breaker release",

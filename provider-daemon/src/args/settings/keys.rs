@@ -22,7 +22,7 @@ const CHART: [(&str, &str); 8] = [
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
 /// Keys of `provider.yaml` that describe the provider record on the chain. `run` ignores these keys.
-const RECORD: [&str; 8] = [
+pub(super) const RECORD: [&str; 8] = [
     "host",
     "jwthost",
     "owner",
@@ -69,6 +69,11 @@ const REPLACED: [(&str, &str); 3] = [
 /// settings file.
 const SUGGESTIONS_MAX: usize = 100;
 
+/// Returns whether a settings file can set a flag.
+pub(in crate::args) fn is_settable(flag: &str) -> bool {
+    !EXCLUDED.contains(&flag)
+}
+
 /// Flags of a command that a settings file can set.
 pub(super) struct SettableFlags<'a> {
     args: BTreeMap<String, &'a Arg>,
@@ -79,10 +84,14 @@ impl<'a> SettableFlags<'a> {
         let args = command
             .get_arguments()
             .filter_map(|arg| Some((arg.get_long()?, arg)));
-        let args = args.filter(|(long, _)| !EXCLUDED.contains(long));
+        let args = args.filter(|(long, _)| is_settable(long));
         Self {
             args: args.map(|(long, arg)| (plain(long), arg)).collect(),
         }
+    }
+
+    pub(super) fn args(&self) -> impl Iterator<Item = &'a Arg> {
+        self.args.values().copied()
     }
 
     pub(super) fn id(&self, flag: &str) -> Option<&str> {
