@@ -43,6 +43,10 @@ pub enum ActKind {
     PodReplace,
     /// Deletion of a Secret with registry passwords that an update of a lease no longer uses.
     SecretDelete,
+    /// Deletion of a route, certificate or load balancer whose record exists.
+    RouteDelete,
+    /// Deletion of a hardware discovery pod.
+    PodDelete,
     /// Registration of the provider on the chain.
     ProviderCreate,
     /// Update of the provider record on the chain.
@@ -74,6 +78,8 @@ impl ActKind {
             Self::ObjectDelete => "object_delete",
             Self::PodReplace => "pod_replace",
             Self::SecretDelete => "secret_delete",
+            Self::RouteDelete => "route_delete",
+            Self::PodDelete => "pod_delete",
             Self::ProviderCreate => "provider_create",
             Self::ProviderUpdate => "provider_update",
             Self::CertificatePublish => "certificate_publish",
@@ -97,6 +103,8 @@ impl ActKind {
             | Self::Withdrawal
             | Self::PodReplace
             | Self::SecretDelete
+            | Self::RouteDelete
+            | Self::PodDelete
             | Self::ProviderCreate
             | Self::ProviderUpdate
             | Self::CertificatePublish => false,

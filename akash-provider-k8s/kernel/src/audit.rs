@@ -3,10 +3,11 @@
 //! | deletion | record |
 //! |---|---|
 //! | password Secret of a lease without Manifest; object that weakens the isolation of a lease; route, certificate or load balancer without record | before the deletion, which waits while the log cannot be written |
-//! | pod that blocks an update; Secret that an update does not use | after the deletion |
+//! | pod that blocks an update; Secret that an update does not use; route or load balancer whose record exists; discovery pod | after the deletion |
 //!
 //! The provider records teardowns. Other deletions within an update of the tenant or a repair of an object are not
-//! recorded: the object is written again, or the tenant removed it. Volumes remain until the teardown.
+//! recorded: the object is written again, or the tenant removed it. Volumes remain until the teardown. Removed labels of
+//! nodes are not recorded: they change only the capacity that the provider offers.
 
 use akash_provider_core::audit::{Act, ActKind, ActOutcome, Actor, AuditLog, AuditedAct};
 use akash_provider_core::error::Error;
@@ -85,23 +86,38 @@ impl DeletionLog {
     ) -> Result<(), Error> {
         let secret = ("Secret", namespace, name, uid);
         let act = deletion(ActKind::SecretDelete, reason, lease, secret);
+        self.record_completed(act).await
+    }
+
+    /// Records a completed deletion of a kind that does not wait for the log.
+    ///
+    /// # Errors
+    /// Returns an error if the record cannot be written.
+    pub async fn record_completed(&self, act: Act) -> Result<(), Error> {
         self.record(act, async { Ok(true) }).await.map(drop)
     }
 
-    /// Runs `delete`. If a missing record is the only reason for the deletion, also writes the deletion to
-    /// the audit log.
+    /// Runs `delete` for a route, certificate or load balancer, and records the deletion. The deletion waits
+    /// for the log if a missing record is its reason. Otherwise the reason is `other_reason`, and the deletion
+    /// does not wait, because an object that differs from its record can serve the wrong tenant.
     ///
     /// # Errors
     /// The errors of [`Self::record`].
-    pub async fn record_missing(
+    pub async fn record_route(
         &self,
         missing: Option<&MissingRecord>,
+        other_reason: &str,
         subject: &str,
         object: DeletedObject<'_>,
         delete: impl Future<Output = Result<bool, Error>>,
     ) -> Result<bool, Error> {
         let Some(missing) = missing else {
-            return delete.await;
+            let is_deleted = delete.await?;
+            if is_deleted {
+                let act = deletion(ActKind::RouteDelete, other_reason, subject, object);
+                self.record_completed(act).await?;
+            }
+            return Ok(is_deleted);
         };
         // Without a known reason, an administrator has confirmed the deletion.
         let reason = match missing.has_reason {

@@ -129,8 +129,7 @@ impl ClusterContext {
                 // Afterwards, because failed attempts repeat every few seconds.
                 let object = ("Pod", home, name, pod.metadata.uid.as_deref());
                 let act = deletion(ActKind::PodReplace, "blocks_update", self.subject(home), object);
-                self.settings.deletions.record(act, async { Ok(true) }).await?;
-                Ok(())
+                self.settings.deletions.record_completed(act).await
             }
             Err(error) if is_absent(&error) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),

@@ -33,6 +33,7 @@ pub(crate) use watch::NodeLabelParts;
 
 use super::WorkStatistics;
 use super::worker::{OperatorTasks, WorkerTiming};
+use akash_provider_kube_kernel::audit::DeletionLog;
 use crate::inventory::{self, WholeInventory};
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::watch::WatchConfig;
@@ -67,6 +68,8 @@ pub struct InventoryOperatorOptions {
     pub watch_config: WatchConfig,
     /// Hardware discovery on nodes without GPU model labels; `None` disables it.
     pub discovery: Option<discovery::DiscoveryOptions>,
+    /// Audit log of deleted discovery pods.
+    pub deletions: DeletionLog,
 }
 
 impl Default for InventoryOperatorOptions {
@@ -78,6 +81,7 @@ impl Default for InventoryOperatorOptions {
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
             discovery: None,
+            deletions: DeletionLog::default(),
         }
     }
 }
@@ -118,7 +122,8 @@ impl InventoryOperator {
                 options.call_timeout,
                 "discover the hardware of a node",
             );
-            let runner = DiscoveryRunner::new(&shared, client, calls.guarded(gate.clone()), discovery);
+            let (calls, deletions) = (calls.guarded(gate.clone()), options.deletions);
+            let runner = DiscoveryRunner::new(&shared, client, calls, discovery, deletions);
             running.lead(gate.clone(), move |until| runner.clone().run(until));
         }
         running.add(watch::start(client, &shared.state, options.watch_config));

@@ -147,7 +147,7 @@ impl HostnameArgs {
     /// Returns the options of the hostname operator.
     ///
     /// # Errors
-    /// Returns an error if flags contradict each other.
+    /// Returns an error if flags contradict each other, or if the audit log cannot be started.
     pub fn options(&self) -> anyhow::Result<HostnameOperatorOptions> {
         Ok(HostnameOperatorOptions {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
@@ -162,6 +162,7 @@ impl HostnameArgs {
             patience: self.retry.policy(),
             prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
+            deletions: self.deletions.start()?,
             ..HostnameOperatorOptions::default()
         })
     }
@@ -197,6 +198,7 @@ impl HostnameArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use akash_provider_k8s::audit::DeletionLog;
     use akash_provider_k8s::operators::hostname::route::{GatewayProvider, Mode};
     use clap::Parser;
 
@@ -307,6 +309,38 @@ mod tests {
             "--retry-delay=soon",
         ] {
             assert!(Flags::try_parse_from(["test", flag]).is_err(), "{flag}");
+        }
+    }
+
+    /// Any operator as a process.
+    #[derive(Parser)]
+    struct Operators {
+        #[command(subcommand)]
+        command: OperatorsCommand,
+    }
+
+    #[tokio::test]
+    async fn audit_log_of_deletions_needs_its_flag_for_each_operator() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = format!("--audit-log={}", folder.path().display());
+        let provider = "--provider=akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
+        for operator in [&["hostname"][..], &["ip", provider], &["inventory"]] {
+            for (flags, has_log) in [
+                (&[][..], false),
+                (&["--audit-log=none"], false),
+                (&[&*folder], true),
+            ] {
+                let words = [&["test"], operator, flags].concat();
+                let parsed = Operators::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+                let deletions = match parsed.command {
+                    OperatorsCommand::Hostname(args) => args.options().unwrap().deletions,
+                    OperatorsCommand::Ip(args) => args.options().unwrap().deletions,
+                    OperatorsCommand::Inventory(args) => args.options().unwrap().deletions,
+                    OperatorsCommand::Status(_) => panic!("not a process"),
+                };
+                let is_default = format!("{deletions:?}") == format!("{:?}", DeletionLog::default());
+                assert_eq!(is_default, !has_log, "{operator:?} {flags:?}");
+            }
         }
     }
 }

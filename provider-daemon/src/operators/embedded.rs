@@ -176,7 +176,7 @@ impl EmbeddedOperators {
             EmbeddedOperatorArg::Ip => Some(ip(client, args, definitions, deletions, provider)),
             EmbeddedOperatorArg::Inventory => inventory
                 .take()
-                .map(|plan| labels(client, args, definitions, plan)),
+                .map(|plan| labels(client, args, definitions, deletions, plan)),
         });
         Self(parts.collect())
     }
@@ -251,11 +251,13 @@ fn labels(
     client: &Client,
     args: &KubernetesArgs,
     definitions: &Definitions,
+    deletions: &DeletionLog,
     plan: inventory::InventorySetup,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, InventoryProcess::NAME);
     let mut options = InventoryOperatorOptions {
         discovery: args.discovery.options(None),
+        deletions: deletions.clone(),
         ..InventoryOperatorOptions::default()
     };
     options.count.definitions = definitions.clone();

@@ -46,7 +46,6 @@ const NAMES_MAX: usize = 10_000;
 /// cluster is not an error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
-    options.deletions = args.deletions.start()?;
     process::run(&args.common, async move |client| {
         let rule = options.plan.proof.take();
         HostnameChecks::new(&args.names, rule)?.give(&mut options);

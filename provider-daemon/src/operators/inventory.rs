@@ -147,6 +147,7 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         &args.gpus,
         args.state_dir.as_deref(),
     )?;
+    let options = args.options()?;
     process::run(&args.common, async move |client| {
         let port = match args.grpc_port {
             Some(port) => port,
@@ -156,12 +157,6 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         };
         // The port is opened first, so that a second process with the same port writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
-        let options = InventoryOperatorOptions {
-            retry_delay: args.retry_delay,
-            call_timeout: args.common.kube_call_timeout,
-            discovery: args.discovery(),
-            ..InventoryOperatorOptions::default()
-        };
         let process = plan.start(client, options, args.api_timeout);
         Ok(InventoryProcess {
             grpc: Mutex::new(Some(grpc)),

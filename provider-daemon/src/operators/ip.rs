@@ -48,8 +48,7 @@ struct ErrorBody {
 /// Returns an error if a setting is invalid, no cluster is configured, or the port is in use. An unreachable
 /// cluster is not an error.
 pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
-    let mut options = args.options()?;
-    options.deletions = args.deletions.start()?;
+    let options = args.options()?;
     process::run(&args.common, async move |client| {
         Ok(IpOperator::start(client, options))
     })

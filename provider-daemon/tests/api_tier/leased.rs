@@ -20,7 +20,7 @@ services:
   web:
     image: ghcr.io/team/web:1
     credentials: {host: ghcr.io, username: robot, password: "s3cret"}
-    expose: [{port: 8080, as: 80, accept: [web.example.com], to: [{global: true}]}]
+    expose: [{port: 8080, as: 80, accept: [web.example.com, shop.example.com], to: [{global: true}]}]
     params: {permissions: {read: [logs]}}
   store:
     image: quay.io/minio/minio:1
@@ -150,6 +150,7 @@ impl Leased<'_> {
         let options = "to: [{global: true}], http_options: {max_body_size: 2097152}";
         let text = SDL
             .replace("web:1", "web:2")
+            .replace(", shop.example.com", "")
             .replace("s3cret", "another")
             .replace("read: [logs]", "read: [logs, events]")
             .replace("to: [{global: true}]", options);
@@ -209,6 +210,13 @@ impl Leased<'_> {
                 .all(|(kind, count)| values.get(&sample(kind)) == Some(count))
         });
         assert_eq!(values["akash_provider_hostnames"], 1.0);
+    }
+
+    /// Checks that the audit log contains the deleted route of the hostname that the update removed.
+    pub(crate) fn check_audit(&self) {
+        let acts = || self.stage.ran(&["audit"]).1;
+        let line = "object_delete shop.example.com: done (reason record_removed, by provider)";
+        until("a deleted route", acts, || acts().contains(line));
     }
 
     /// Checks the metrics of watches and operations after the end of the lease.

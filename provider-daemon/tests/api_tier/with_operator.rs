@@ -179,6 +179,7 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     leased.update(&id);
     leased.read_logs(&space, &account);
     leased.drift(&space, port);
+    leased.check_audit();
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     provider.says("\"event\":\"lease_closed\"");
     leased.check_metrics(port);

@@ -113,6 +113,8 @@ pub struct HostnameWork {
     pub problem: Option<String>,
     /// Missing record that causes all `deletes`. `None` if the deletions have another cause.
     pub missing: Option<MissingRecord>,
+    /// True if the required TXT record of the hostname was removed from DNS, which causes all `deletes`.
+    pub is_withdrawn: bool,
 }
 
 /// Object to write.
@@ -364,6 +366,7 @@ impl HostnameIndex {
         };
         let is_settled = work.problem.is_none() && work.write.is_none();
         let is_withdrawn = self.is_withdrawn(name, host);
+        work.is_withdrawn = is_withdrawn;
         let serves = self.route(name, &host.namespace).map(|live| &live.accepted);
         for (sort, place, live) in self.ours(name) {
             let is_here = *place == host.namespace;

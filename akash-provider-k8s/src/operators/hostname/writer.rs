@@ -6,6 +6,7 @@
 
 use super::index::{Delete, HostnameWork, HostnameWrite};
 use super::shared::{HostnameOperatorState, Hostnames};
+use akash_provider_kube_kernel::audit::DeletionLog;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -43,7 +44,7 @@ impl ObjectWriter for RouteWriter {
             None => Ok(()),
         };
         for delete in &work.deletes {
-            self.delete(name, delete, work.missing.as_ref()).await?;
+            self.delete(name, delete, work).await?;
         }
         if let (Err(_), Some(write), false) = (&written, &work.write, work.deletes.is_empty()) {
             written = self.write(name, write).await;
@@ -106,18 +107,18 @@ impl RouteWriter {
         Ok(())
     }
 
-    async fn delete(
-        &self,
-        name: &str,
-        delete: &Delete,
-        missing: Option<&MissingRecord>,
-    ) -> Result<(), Error> {
+    async fn delete(&self, name: &str, delete: &Delete, work: &HostnameWork) -> Result<(), Error> {
+        let other_reason = if work.is_withdrawn {
+            "proof_removed"
+        } else {
+            "outdated"
+        };
         let (namespace, resource) = (&delete.namespace, delete.sort.resource());
         let (object, uid) = (without_star(name), Some(&*delete.uid));
         let deleting = self.calls.delete(&resource, namespace, &object, uid, None);
         let place = (&*resource.kind, &**namespace, &*object, uid);
         self.deletions
-            .record_missing(missing, name, place, deleting)
+            .record_route(work.missing.as_ref(), other_reason, name, place, deleting)
             .await?;
         tracing::info!(
             hostname = name,
@@ -150,12 +151,13 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
 mod tests {
     use super::*;
     use crate::audit::tests::{api_server, lines, memory_log};
+    use crate::operators::MissingRecord;
     use crate::operators::hostname::HostnameOperatorOptions;
     use crate::operators::hostname::object_kind::ObjectKind;
     use std::time::Duration;
 
     #[tokio::test]
-    async fn deletion_without_a_record_is_in_the_audit_log_and_waits_for_it() {
+    async fn deletions_are_in_the_audit_log_and_wait_for_it_without_a_record() {
         let route = Delete {
             sort: ObjectKind::Ingress,
             namespace: "ns".to_owned(),
@@ -188,10 +190,23 @@ mod tests {
             assert_eq!(missing.is_err(), is_full);
             // The hostname moved: its record exists.
             writer.carry_out("a.example.com", &work(None)).await.unwrap();
-            let act = "object_delete a.example.com record_removed (Ingress ns/a.example.com, uid u1)";
-            let expected = [format!("{act} intent"), format!("{act} done")];
-            assert_eq!(lines(&entries), expected[..if is_full { 0 } else { 2 }]);
-            assert_eq!(deletions.lock().unwrap().len(), if is_full { 1 } else { 2 });
+            let withdrawn = HostnameWork {
+                is_withdrawn: true,
+                ..work(None)
+            };
+            writer.carry_out("a.example.com", &withdrawn).await.unwrap();
+            let acts = [
+                "object_delete a.example.com record_removed",
+                "route_delete a.example.com outdated",
+                "route_delete a.example.com proof_removed",
+            ];
+            let acts = &acts[usize::from(is_full)..];
+            let object = "(Ingress ns/a.example.com, uid u1)";
+            let expected = acts
+                .iter()
+                .flat_map(|act| [format!("{act} {object} intent"), format!("{act} {object} done")]);
+            assert_eq!(lines(&entries), expected.collect::<Vec<_>>());
+            assert_eq!(deletions.lock().unwrap().len(), acts.len());
         }
     }
 }

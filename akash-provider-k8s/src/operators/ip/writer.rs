@@ -39,7 +39,7 @@ impl ObjectWriter for ServiceWriter {
                 .calls
                 .delete(&self.resource, namespace, name, Some(uid), None);
             self.deletions
-                .record_missing(missing, place, object, deleting)
+                .record_route(missing, "outdated", place, object, deleting)
                 .await?;
             tracing::info!(
                 service = name,
@@ -120,7 +120,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn deletion_without_a_record_is_in_the_audit_log_and_waits_for_it() {
+    async fn deletions_are_in_the_audit_log_and_wait_for_it_without_a_record() {
         let work = |missing| IpWork {
             delete: Some("u1".to_owned()),
             missing,
@@ -147,10 +147,17 @@ mod tests {
             assert_eq!(missing.is_err(), is_full);
             // The Service moved: its record exists.
             writer.carry_out("ns/web", &work(None)).await.unwrap();
-            let act = "object_delete ns/web record_missing (Service ns/web, uid u1)";
-            let expected = [format!("{act} intent"), format!("{act} done")];
-            assert_eq!(lines(&entries), expected[..if is_full { 0 } else { 2 }]);
-            assert_eq!(deletions.lock().unwrap().len(), if is_full { 1 } else { 2 });
+            let acts = [
+                "object_delete ns/web record_missing",
+                "route_delete ns/web outdated",
+            ];
+            let acts = &acts[usize::from(is_full)..];
+            let object = "(Service ns/web, uid u1)";
+            let expected = acts
+                .iter()
+                .flat_map(|act| [format!("{act} {object} intent"), format!("{act} {object} done")]);
+            assert_eq!(lines(&entries), expected.collect::<Vec<_>>());
+            assert_eq!(deletions.lock().unwrap().len(), acts.len());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Flags of `operator inventory`, with the names and defaults of the Go provider.
 
-use super::common::CommonArgs;
+use super::common::{CommonArgs, DeletionLogArgs};
 use akash_provider_cli::values;
-use akash_provider_k8s::operators::inventory::discovery;
+use akash_provider_k8s::operators::inventory::{InventoryOperatorOptions, discovery};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +35,9 @@ pub struct InventoryArgs {
     /// Options common to all operators.
     #[command(flatten)]
     pub common: CommonArgs,
+    /// Audit log.
+    #[command(flatten)]
+    pub deletions: DeletionLogArgs,
     /// Flags of the Go operator that have no effect here.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
@@ -89,6 +92,20 @@ pub struct WithoutEffect {
 }
 
 impl InventoryArgs {
+    /// Returns the options of the inventory operator.
+    ///
+    /// # Errors
+    /// Returns an error if the audit log cannot be started.
+    pub fn options(&self) -> anyhow::Result<InventoryOperatorOptions> {
+        Ok(InventoryOperatorOptions {
+            retry_delay: self.retry_delay,
+            call_timeout: self.common.kube_call_timeout,
+            discovery: self.discovery(),
+            deletions: self.deletions.start()?,
+            ..InventoryOperatorOptions::default()
+        })
+    }
+
     /// Returns the discovery options, or `None` without an image.
     pub fn discovery(&self) -> Option<discovery::DiscoveryOptions> {
         self.discovery.options(self.common.pod_namespace.as_deref())

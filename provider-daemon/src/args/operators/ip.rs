@@ -81,7 +81,7 @@ impl IpArgs {
     /// Returns the options of the IP operator.
     ///
     /// # Errors
-    /// Returns an error if `--provider` is not set.
+    /// Returns an error if `--provider` is not set, or if the audit log cannot be started.
     pub fn options(&self) -> anyhow::Result<IpOperatorOptions> {
         let provider = self.provider.clone();
         let provider = provider.ok_or_else(|| {
@@ -106,6 +106,7 @@ impl IpArgs {
             patience: self.retry.policy(),
             prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
+            deletions: self.deletions.start()?,
             ..IpOperatorOptions::new(provider)
         })
     }

@@ -11,6 +11,8 @@ use super::{
     Cards, DiscoveryOptions, DiscoveryProgress, LABELS, NodeIdentity, PORT, Processor, RESPONSE_MAX, START,
     name, pod, progress, selector,
 };
+use akash_provider_kube_kernel::audit::{DeletionLog, deletion};
+use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::error::from_kube;
@@ -41,6 +43,8 @@ const RESPONSE_TIME: Duration = Duration::from_secs(5);
 const REQUESTS_MAX: u32 = 5;
 /// Operation name in errors about old discovery pods.
 const LEFTOVERS: &str = "remove old discovery pods";
+/// Reason for the deletion of a discovery pod of an earlier discovery.
+const LEFTOVER: &str = "discovery_leftover";
 
 #[derive(Clone)]
 pub(in super::super) struct DiscoveryRunner {
@@ -48,6 +52,7 @@ pub(in super::super) struct DiscoveryRunner {
     client: Client,
     calls: KubeCalls,
     options: Arc<DiscoveryOptions>,
+    deletions: DeletionLog,
 }
 
 impl DiscoveryRunner {
@@ -56,12 +61,14 @@ impl DiscoveryRunner {
         client: &Client,
         calls: KubeCalls,
         options: DiscoveryOptions,
+        deletions: DeletionLog,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
             client: client.clone(),
             calls,
             options: Arc::new(options),
+            deletions,
         }
     }
 
@@ -170,8 +177,7 @@ impl DiscoveryRunner {
         };
         let uid = made.uid.unwrap_or_default();
         let answer = self.answer(&pods, &name, &uid, node).await;
-        let deleted = self.calls.delete(&pods, namespace, &name, Some(&uid), None).await;
-        if let Err(error) = deleted {
+        if let Err(error) = self.delete(&name, &uid, "discovery_done").await {
             // The pod has a limited lifetime, and the next start removes it.
             tracing::warn!(node, %error, "cannot delete the hardware discovery pod of a node; the pod ends within five minutes");
         }
@@ -189,7 +195,7 @@ impl DiscoveryRunner {
             .all(|(key, value)| labels.get(*key).is_some_and(|has| has == value));
         let why = match meta.uid {
             Some(uid) if is_ours => {
-                self.calls.delete(pods, namespace, name, Some(&uid), None).await?;
+                self.delete(name, &uid, LEFTOVER).await?;
                 format!("pod {name} existed already and was deleted")
             }
             Some(_) => format!(
@@ -298,19 +304,32 @@ impl DiscoveryRunner {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.options.namespace);
         let params = ListParams::default().labels(&selector());
         let found = pages::metadata(&api, params, RESPONSE_TIME, LEFTOVERS).await?;
-        let pods = ApiResource::erase::<Pod>(&());
-        let namespace = &self.options.namespace;
         for meta in found.into_iter().map(|pod| pod.metadata) {
             let (Some(name), Some(uid)) = (meta.name, meta.uid) else {
                 continue;
             };
             if name.starts_with(START) {
-                self.calls
-                    .delete(&pods, namespace, &name, Some(&uid), None)
-                    .await?;
+                self.delete(&name, &uid, LEFTOVER).await?;
             }
         }
         Ok(())
+    }
+
+    /// Deletes a discovery pod, and records the deletion in the audit log.
+    async fn delete(&self, name: &str, uid: &str, reason: &str) -> Result<(), Error> {
+        let (pods, namespace) = (ApiResource::erase::<Pod>(&()), &*self.options.namespace);
+        let deleting = self.calls.delete_as(&pods, namespace, name, Some(uid), None);
+        if !deleting.await? {
+            return Ok(());
+        }
+        let node = name.strip_prefix(START).unwrap_or(name);
+        let act = deletion(
+            ActKind::PodDelete,
+            reason,
+            node,
+            ("Pod", namespace, name, Some(uid)),
+        );
+        self.deletions.record_completed(act).await
     }
 
     fn error(&self, kind: ErrorKind, why: impl Into<String>) -> Error {

@@ -67,12 +67,15 @@ fn hostname_without_a_proof_waits_and_its_existing_route_stays() {
 fn withdrawn_proof_or_new_tenant_deletes_the_route() {
     let (a, b) = (lease(1, 1), lease(2, 2));
     let work = proving(NAME, &noted(&a, 1, ProofState::Withdrawn), Some(&a)).work(NAME);
-    assert_eq!((work.deletes.len(), work.write), (1, None));
+    assert_eq!(
+        (work.deletes.len(), work.is_withdrawn, work.write),
+        (1, true, None)
+    );
     // The proof of the previous tenant does not count for the new tenant.
     let work = proving(NAME, &noted(&b, 1, ProofState::Proven), Some(&a)).work(NAME);
     assert_eq!(
-        (work.deletes.len(), work.write),
-        (1, None),
+        (work.deletes.len(), work.is_withdrawn, work.write),
+        (1, false, None),
         "the record belongs to another tenant"
     );
 }

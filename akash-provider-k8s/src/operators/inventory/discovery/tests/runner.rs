@@ -7,6 +7,7 @@ use super::super::super::rules::Rules;
 use super::super::super::shared::InventoryOperatorState;
 use super::super::runner::DiscoveryRunner;
 use super::*;
+use crate::audit::tests::{Entries, lines, memory_log};
 use crate::operators::change::ObjectChange;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_kube_kernel::calls::KubeCalls;
@@ -161,6 +162,8 @@ struct World {
     shared: Arc<InventoryOperatorState>,
     until: CancellationToken,
     gate: LeadershipGate,
+    /// Entries of the audit log.
+    entries: Entries,
     runner: AbortOnDropHandle<()>,
 }
 
@@ -218,13 +221,16 @@ impl World {
             "discover the hardware of a node",
         )
         .guarded(gate.clone());
-        let runner = DiscoveryRunner::new(&shared, &client, calls, options());
+        // The deletion of a pod does not wait for the full log.
+        let (log, entries) = memory_log(true);
+        let runner = DiscoveryRunner::new(&shared, &client, calls, options(), log);
         let runner = AbortOnDropHandle::new(tokio::spawn(runner.run(until.clone())));
         Self {
             server,
             shared,
             until,
             gate,
+            entries,
             runner,
         }
     }
@@ -415,7 +421,7 @@ async fn failed_discovery_backs_off_and_succeeds_after_recovery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_pods_are_deleted_by_label_and_name_and_foreign_pods_stay() {
+async fn old_pods_are_deleted_by_label_and_name_and_recorded_and_foreign_pods_stay() {
     let labels: BTreeMap<_, _> = LABELS.into();
     let there = |name: &str, labels: Value| json!({"metadata": {"name": name, "uid": format!("u-{name}"), "labels": labels}});
     let foreign = format!("{START}foreign");
@@ -429,6 +435,13 @@ async fn old_pods_are_deleted_by_label_and_name_and_foreign_pods_stay() {
     pass(30).await;
     assert_eq!(world.a100("one").as_deref(), Some("2"));
     assert_eq!(world.pods(), ["operator-inventory-5d4f", foreign.as_str()]);
+    let acts = [
+        format!("pod_delete gone discovery_leftover (Pod look/{START}gone, uid u-{START}gone)"),
+        format!("pod_delete one discovery_leftover (Pod look/{START}one, uid u-{START}one)"),
+        format!("pod_delete one discovery_done (Pod look/{START}one, uid u1)"),
+    ];
+    let expected = acts.map(|act| [format!("{act} intent"), format!("{act} done")]);
+    assert_eq!(lines(&world.entries), expected.concat());
     let error = world.error("foreign").unwrap();
     assert!(
         error.contains("another client") && error.contains("--discovery-namespace"),
