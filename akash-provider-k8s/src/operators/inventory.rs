@@ -33,8 +33,8 @@ pub(crate) use watch::NodeLabelParts;
 
 use super::WorkStatistics;
 use super::worker::{OperatorTasks, WorkerTiming};
-use akash_provider_kube_kernel::audit::DeletionLog;
 use crate::inventory::{self, WholeInventory};
+use akash_provider_kube_kernel::audit::DeletionLog;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::watch::WatchConfig;
 use akash_provider_kube_kernel::write_client::WriteClient;

@@ -6,13 +6,11 @@
 
 use super::index::{Delete, HostnameWork, HostnameWrite};
 use super::shared::{HostnameOperatorState, Hostnames};
-use akash_provider_kube_kernel::audit::DeletionLog;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
 use akash_provider_kube_kernel::audit::DeletionLog;
-use akash_provider_kube_kernel::audit::MissingRecord;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -151,9 +149,9 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
 mod tests {
     use super::*;
     use crate::audit::tests::{api_server, lines, memory_log};
-    use crate::operators::MissingRecord;
     use crate::operators::hostname::HostnameOperatorOptions;
     use crate::operators::hostname::object_kind::ObjectKind;
+    use akash_provider_kube_kernel::audit::MissingRecord;
     use std::time::Duration;
 
     #[tokio::test]

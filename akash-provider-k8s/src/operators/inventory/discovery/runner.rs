@@ -11,9 +11,9 @@ use super::{
     Cards, DiscoveryOptions, DiscoveryProgress, LABELS, NodeIdentity, PORT, Processor, RESPONSE_MAX, START,
     name, pod, progress, selector,
 };
-use akash_provider_kube_kernel::audit::{DeletionLog, deletion};
 use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::audit::{DeletionLog, deletion};
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::error::from_kube;
 use akash_provider_kube_kernel::pages;
@@ -318,7 +318,7 @@ impl DiscoveryRunner {
     /// Deletes a discovery pod, and records the deletion in the audit log.
     async fn delete(&self, name: &str, uid: &str, reason: &str) -> Result<(), Error> {
         let (pods, namespace) = (ApiResource::erase::<Pod>(&()), &*self.options.namespace);
-        let deleting = self.calls.delete_as(&pods, namespace, name, Some(uid), None);
+        let deleting = self.calls.delete(&pods, namespace, name, Some(uid), None);
         if !deleting.await? {
             return Ok(());
         }
