@@ -43,7 +43,7 @@ pub enum ActKind {
     PodReplace,
     /// Deletion of a Secret with registry passwords that an update of a lease no longer uses.
     SecretDelete,
-    /// Deletion of a route, certificate or load balancer whose record exists.
+    /// Deletion of a route, certificate or load balancer with a record.
     RouteDelete,
     /// Deletion of a hardware discovery pod.
     PodDelete,

@@ -3,7 +3,7 @@
 //! | deletion | record |
 //! |---|---|
 //! | password Secret of a lease without Manifest; object that weakens the isolation of a lease; route, certificate or load balancer without record | before the deletion, which waits while the log cannot be written |
-//! | pod that blocks an update; Secret that an update does not use; route or load balancer whose record exists; discovery pod | after the deletion |
+//! | pod that blocks an update; Secret that an update does not use; route or load balancer with a record; discovery pod | after the deletion |
 //!
 //! The provider records teardowns. Other deletions within an update of the tenant or a repair of an object are not
 //! recorded: the object is written again, or the tenant removed it. Volumes remain until the teardown. Removed labels of

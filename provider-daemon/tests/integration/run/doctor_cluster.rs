@@ -285,7 +285,7 @@ fn embedded_operator_is_reported_until_its_election_works() {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/lease/leases/{election}");
         responses.set(&path, 200, lease);
         expected[number].1 = "ok";
-        // An earlier operator may no longer be a standby, because nobody renews its Lease.
+        // An earlier operator may no longer be a standby, because no process renews its Lease.
         until("a standby", || provider.dump(), || reports(&expected[number..]));
     }
 }
