@@ -23,8 +23,13 @@ const TESTS: [(Tier, StageKind, &str, &[&str]); 2] = [
 ];
 /// Prefixes of the names of further clusters, as in `second-TIER`. Exclusive tests mostly wait for the cluster, so they
 /// run on these clusters in parallel. No name may contain `test-TIER`: the processes of the first cluster are found by
-/// the text `test-TIER`.
-const FURTHER: [&str; 2] = ["second", "third"];
+/// the text `test-TIER`. The containers of three clusters of the node tier would slow down their API servers.
+const fn further(tier: Tier) -> &'static [&'static str] {
+    match tier {
+        Tier::Api => &["second", "third"],
+        Tier::Node | Tier::Scale => &["second"],
+    }
+}
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
@@ -209,11 +214,12 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
     } = prepared;
     // Special names, so that a developer's running cluster is not touched.
     let first = options(workspace, tier, &format!("test-{tier}"), None);
-    let further = FURTHER.map(|prefix| options(workspace, tier, &format!("{prefix}-{tier}"), None));
+    let further = further(tier).iter();
+    let further: Vec<_> = further
+        .map(|prefix| options(workspace, tier, &format!("{prefix}-{tier}"), None))
+        .collect();
     let outcome = thread::scope(|scope| {
-        let starts = further
-            .each_ref()
-            .map(|options| scope.spawn(|| Testbed::up(options)));
+        let starts = further.iter().map(|options| scope.spawn(|| Testbed::up(options)));
         for line in testbed::check(&first)? {
             println!("{name}: {line}");
         }
