@@ -105,3 +105,34 @@ impl Metrics {
             .clone()
     }
 }
+
+#[cfg(test)]
+impl MetricSource for Vec<Measure> {
+    fn measures(&self) -> Vec<Measure> {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+impl Metrics {
+    /// Returns the metrics of one source.
+    pub(crate) fn of(source: impl MetricSource) -> Self {
+        let metrics = Self::default();
+        metrics.add(source);
+        metrics
+    }
+
+    /// Returns the given lines that a scrape in the Prometheus format lacks.
+    pub(crate) fn missing(&self, lines: &str) -> Vec<String> {
+        let (text, _) = self.texts().unwrap();
+        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
+        let missing = lines.filter(|line| !text.lines().any(|found| found == *line));
+        missing.map(str::to_owned).collect()
+    }
+
+    /// Asserts that a scrape in the Prometheus format has these lines.
+    #[track_caller]
+    pub(crate) fn check(&self, lines: &str) {
+        assert_eq!(self.missing(lines), [""; 0], "{}", self.texts().unwrap().0);
+    }
+}

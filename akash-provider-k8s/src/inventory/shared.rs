@@ -136,7 +136,9 @@ impl CapacityTracker {
     /// Returns the states of the started watches. If the cluster does not serve a kind, the kind is omitted.
     pub(super) fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         let inner = self.inner();
-        let is_shown = |watch: &WatchHealth| watch.counts.starts > 0 && !watch.absent;
+        // A watch starts after its first list, which can fail again and again.
+        let is_used = |counts: &WatchCounts| counts.starts + counts.failures > 0;
+        let is_shown = |watch: &WatchHealth| is_used(&watch.counts) && !watch.absent;
         let started = inner.watches.iter().filter(|(_, watch)| is_shown(watch));
         let watches = started.map(|(kind, watch)| {
             let status = InventoryWatch {

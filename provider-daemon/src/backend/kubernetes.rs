@@ -114,7 +114,7 @@ impl Kubernetes {
 
     /// Starts the Kubernetes backend. `writer` writes only while the provider leads. The embedded operators
     /// use `client`, because operators have their own leader elections.
-    async fn start(
+    pub(crate) async fn start(
         (client, writer): (Client, WriteClient),
         args: &KubernetesArgs,
         provider: Address,

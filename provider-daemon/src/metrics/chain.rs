@@ -1,10 +1,13 @@
 //! Metrics of the chain client: endpoints, blocks, transactions, balances.
 
+#[cfg(test)]
+mod tests;
+
 use super::convert::{counter, decimal, flag, gauge, length, now, number, seconds};
 use super::{Measure, MetricSource};
 use akash_provider_chain::endpoints::{EndpointStatistics, EndpointStatus};
 use akash_provider_chain::tx::{TxStatistics, WriterStatus};
-use akash_provider_chain::{AkashClient, BlockSource, FollowerStatus};
+use akash_provider_chain::{AkashClient, BlockSource, ClientStatistics, ClientStatus, FollowerStatus};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::{Address, Coin, Denom};
 use futures::FutureExt;
@@ -82,19 +85,22 @@ impl ChainSource {
 
 impl MetricSource for AkashClient {
     fn measures(&self) -> Vec<Measure> {
-        let (status, statistics) = (self.status(), self.statistics());
-        let mut measures = vec![counter(
-            "akash_provider_chain_switches",
-            "Changes of the selected endpoint",
-            status.reader.switches,
-        )];
-        measures.extend(endpoints(&status.reader.endpoints));
-        measures.extend(requests(&statistics.endpoints));
-        measures.extend(blocks(&status.reader.follower));
-        measures.extend(status.writer.iter().flat_map(writer));
-        measures.extend(statistics.transactions.iter().flat_map(transactions));
-        measures
+        measures(&self.status(), &self.statistics())
     }
+}
+
+fn measures(status: &ClientStatus, statistics: &ClientStatistics) -> Vec<Measure> {
+    let mut measures = vec![counter(
+        "akash_provider_chain_switches",
+        "Changes of the selected endpoint",
+        status.reader.switches,
+    )];
+    measures.extend(endpoints(&status.reader.endpoints));
+    measures.extend(requests(&statistics.endpoints));
+    measures.extend(blocks(&status.reader.follower));
+    measures.extend(status.writer.iter().flat_map(writer));
+    measures.extend(statistics.transactions.iter().flat_map(transactions));
+    measures
 }
 
 impl MetricSource for ChainSource {

@@ -53,13 +53,16 @@ impl MetricSource for GatewaySource {
 
 impl MetricSource for GatewayCounters {
     fn measures(&self) -> Vec<Measure> {
-        let statistics = self.statistics();
-        let mut measures = Vec::new();
-        measures.extend(requests(&statistics));
-        measures.extend(connections(&statistics));
-        measures.extend(streams(&statistics));
-        measures
+        measures(&self.statistics())
     }
+}
+
+fn measures(statistics: &GatewayStatistics) -> Vec<Measure> {
+    let mut measures = Vec::new();
+    measures.extend(requests(statistics));
+    measures.extend(connections(statistics));
+    measures.extend(streams(statistics));
+    measures
 }
 
 fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
@@ -156,4 +159,40 @@ fn streams(statistics: &GatewayStatistics) -> [Measure; 3] {
         by_kind(opened, &statistics.streams),
         by_kind(refused, &statistics.refused_streams),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+
+    #[test]
+    fn scrape_has_each_count_of_a_gateway() {
+        let mut counted = GatewayCounters::default().statistics();
+        counted.rejected_credentials = [("token", 1), ("certificate", 2)].into();
+        counted.over_budget = 3;
+        counted.refused_streams = [(StreamKind::Logs, 4), (StreamKind::Shell, 5)].into();
+        for (port, first) in [(&mut counted.rest, 6), (&mut counted.grpc, 11)] {
+            *port = PortStatistics {
+                open: first,
+                accepted: first + 1,
+                displaced: first + 2,
+                delayed: first + 3,
+                failed_handshakes: first + 4,
+            };
+        }
+        let lines = r#"
+            akash_provider_gateway_rejected_credentials_total{reason="token"} 1.0
+            akash_provider_gateway_rejected_credentials_total{reason="certificate"} 2.0
+            akash_provider_gateway_over_budget_total 3.0
+            akash_provider_gateway_refused_streams_total{kind="logs"} 4.0
+            akash_provider_gateway_refused_streams_total{kind="shell"} 5.0
+            akash_provider_gateway_displaced_connections_total{port="rest"} 8.0
+            akash_provider_gateway_delayed_connections_total{port="rest"} 9.0
+            akash_provider_gateway_failed_handshakes_total{port="rest"} 10.0
+            akash_provider_gateway_displaced_connections_total{port="grpc"} 13.0
+            akash_provider_gateway_delayed_connections_total{port="grpc"} 14.0
+            akash_provider_gateway_failed_handshakes_total{port="grpc"} 15.0"#;
+        Metrics::of(measures(&counted)).check(lines);
+    }
 }

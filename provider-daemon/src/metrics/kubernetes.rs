@@ -167,3 +167,6 @@ fn ignored(values: Option<&ClusterValues>) -> Measure {
     ];
     measure.counted("reason", counts)
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,3 +172,6 @@ fn runtime() -> Vec<Measure> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests;

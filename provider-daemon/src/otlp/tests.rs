@@ -1,6 +1,7 @@
 //! Tests of the recorder and of the exports, with a collector on loopback.
 
 use super::*;
+use crate::metrics::Metrics;
 use crate::otlp::collector_of_tests::{Behavior, Collector, attribute, message, tree, value};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Teardown;
@@ -364,7 +365,18 @@ async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
     win(&mut recorder, &engine, 3);
     until(&counts.rejected, 7).await;
     assert_eq!((count(&counts.exported), counts.waiting()), (5, 0));
-    traces.finish().await;
+    let otlp = Otlp {
+        traces: Some(traces),
+        logs: None,
+    };
+    // The collector has accepted two requests.
+    let failed = collector.received().len() - 2;
+    Metrics::of(OtlpSource::new(&otlp)).check(&format!(
+        r#"akash_provider_otlp_spans_total{{result="rejected"}} 7.0
+        akash_provider_otlp_spans_total{{result="exported"}} 5.0
+        akash_provider_otlp_failed_requests_total{{signal="traces"}} {failed}.0"#
+    ));
+    otlp.finish().await;
     let head = &collector.received()[0].head;
     assert!(head.starts_with("post /v1/traces "), "{head}");
     assert!(head.contains("content-type: application/x-protobuf"), "{head}");
@@ -404,16 +416,27 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
             "record_spans_us {:.1}",
             began.elapsed().as_secs_f64() * 1e6 / 12_000.0
         );
+        let otlp = Otlp {
+            traces: None,
+            logs: Some(traces),
+        };
+        let metrics = Metrics::of(OtlpSource::new(&otlp));
         let ending = Instant::now();
-        traces.finish().await;
+        otlp.finish().await;
         assert!(
             ending.elapsed() < Duration::from_millis(limit),
             "{:?}",
             ending.elapsed()
         );
+        let sent = count(&counts.queued);
         let lost = count(&counts.queue_full) + count(&counts.unsent);
         assert_eq!((lost, count(&counts.exported)), (12_000, 0), "{counts:?}");
-        assert!(count(&counts.queue_full) > 0);
+        assert!(count(&counts.queue_full) > 0 && count(&counts.unsent) > 0);
+        metrics.check(&format!(
+            r#"akash_provider_otlp_log_records_total{{result="queue_full"}} {}.0
+            akash_provider_otlp_log_records_total{{result="unsent"}} {sent}.0"#,
+            12_000 - sent
+        ));
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct ClusterProxy {
 
 impl ClusterProxy {
     /// Creates a proxy without a connection.
-    pub(super) fn new(has_leased_ips: bool) -> Self {
+    pub(crate) fn new(has_leased_ips: bool) -> Self {
         Self {
             there: Arc::default(),
             has_leased_ips,
@@ -39,7 +39,7 @@ impl ClusterProxy {
     }
 
     /// Sets the connection. Only the first call has an effect.
-    pub(super) fn set(&self, backend: Backend) {
+    pub(crate) fn set(&self, backend: Backend) {
         if self.there.set(backend).is_err() {
             tracing::error!(
                 "connection to the cluster was opened twice, the second connection is ignored; report this as a bug"

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gas::{CeilingScope, MemoryExpenses, Minute};
 use crate::private_key::PrivateKey;
-use crate::tx::api::{Simulation, Submission};
+use crate::tx::api::{Code, Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
 use crate::tx::object_state::{ObjectState, object_state};
 use akash_provider_core::chain::Account as ChainAccount;
@@ -19,6 +19,8 @@ use tokio::task::JoinHandle;
 struct Api {
     node: Mutex<Node>,
     is_unreachable: std::sync::atomic::AtomicBool,
+    /// Number of transactions that the full mempool of the node still refuses.
+    refusals: std::sync::atomic::AtomicU32,
     /// Delay of each response of the node.
     late: Duration,
 }
@@ -51,7 +53,14 @@ impl TxApi for Api {
         Ok(self.node().await?.simulate(&tx))
     }
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
-        Ok(self.node().await?.broadcast(&tx))
+        let mut node = self.node().await?;
+        if self.refusals.load(Ordering::Relaxed) == 0 {
+            return Ok(node.broadcast(&tx));
+        }
+        self.refusals.fetch_sub(1, Ordering::Relaxed);
+        let (space, log) = ("sdk".to_owned(), "mempool is full".to_owned());
+        let code = Code { space, number: 20 };
+        Ok(Submission::Refused { code, log })
     }
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error> {
         Ok(self.node().await?.find(hash, 0))
@@ -75,6 +84,7 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
         node: Mutex::new(Node::new(key().public())),
         is_unreachable: false.into(),
+        refusals: 0.into(),
         late,
     });
     let (blocks, until) = (api.clone(), stop.clone());
@@ -228,6 +238,22 @@ async fn bid_without_sufficient_balance_fails_without_cost() {
         stop.cancel();
         running.await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn submissions_that_a_full_mempool_refuses_are_counted_and_repeated() {
+    let (writer, api, stop, running) = started();
+    api.refusals.store(2, Ordering::Relaxed);
+    let outcome = writer.broadcast_msgs(vec![bid(&api, 1)]).await;
+    assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
+    let counted = writer.statistics();
+    assert_eq!(counted.refused_submissions, [("sdk/20".to_owned(), 2)].into());
+    assert_eq!(
+        (counted.mempool_full, counted.submissions, counted.included),
+        (2, 3, 1)
+    );
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

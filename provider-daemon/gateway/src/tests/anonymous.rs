@@ -64,7 +64,7 @@ async fn idle_anonymous_connections_do_not_lock_out_grpc_clients() {
     world.stop().await;
 }
 
-async fn ask_again(connection: &mut Connection, token: &str) {
+pub(super) async fn ask_again(connection: &mut Connection, token: &str) {
     let head = format!("GET /address HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
     connection.write_all(head.as_bytes()).await.unwrap();
     connection.flush().await.unwrap();

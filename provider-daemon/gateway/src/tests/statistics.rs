@@ -1,5 +1,7 @@
 //! Counters of the gateway against the requests of a test.
 
+use super::anonymous::ask_again;
+use super::clients::Client;
 use super::grpc::{SERVICE, call, connect, whole};
 use super::world::{SDL, World, token_for, until};
 use crate::{GatewayCounters, RequestKind, StreamKind};
@@ -84,5 +86,39 @@ async fn requests_streams_and_rejections_are_counted() {
         ) == (0, 0, 0)
     })
     .await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn connections_and_requests_over_a_limit_are_counted() {
+    let counters = GatewayCounters::default();
+    let shared = counters.clone();
+    let world = World::with(|s| {
+        s.counters = shared;
+        s.limits.connections = 8;
+        s.limits.unleased_per_network = 1;
+        s.limits.requests_per_network = 1;
+    })
+    .await;
+    for status in [200, 429, 429] {
+        assert_eq!(world.client().get("/version").await.status, status);
+    }
+    let key = world.known_tenant(1);
+    world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    // All places that connections with a lease can take.
+    let mut leased = Vec::new();
+    for _ in 0..6 {
+        let tenant = Client::new(world.address).from("127.0.0.3");
+        leased.push(tenant.connect().await.unwrap());
+        ask_again(leased.last_mut().unwrap(), &token).await;
+    }
+    // The second connection closes the first. The third waits for this place, because the second is reserved for
+    // probes of this machine. Then the third closes the second.
+    let _local = [(); 3].map(|()| std::net::TcpStream::connect(world.address).unwrap());
+    let of_port = || counters.statistics().rest;
+    until("a displaced connection", || async { of_port().displaced == 2 }).await;
+    assert_eq!((of_port().delayed, counters.statistics().over_budget), (1, 2));
+    drop(leased);
     world.stop().await;
 }

@@ -1,3 +1,5 @@
+mod faults;
+
 use super::super::Metrics;
 use super::*;
 use akash_provider_core::Config;
@@ -7,9 +9,9 @@ use akash_provider_core::cluster::{Facets, MemoryCluster};
 use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
-use akash_provider_core::pricing::{Scale, ScaleConfig};
+use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
 use akash_provider_core::provider::Provider;
-use akash_provider_core::sdl;
+use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{Address, BidId, BlockTime, DecCoin, DeploymentId, Msg, ProviderRecord};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,6 +19,19 @@ use tokio_util::sync::CancellationToken;
 
 const ACCOUNT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+
+fn web() -> Sdl {
+    sdl::parse(include_str!("../../../samples/web.yaml")).unwrap()
+}
+
+fn deployment(dseq: u64) -> DeploymentId {
+    let owner = TENANT.parse().unwrap();
+    DeploymentId { owner, dseq }
+}
+
+fn lease(dseq: u64) -> BidId {
+    format!("{TENANT}/{dseq}/1/1/{ACCOUNT}").parse().unwrap()
+}
 
 /// Creates a chain on which the provider has this number of leases.
 fn chain(leases: u64) -> MemoryChain {
@@ -34,18 +49,11 @@ fn chain(leases: u64) -> MemoryChain {
         };
         market.execute(&Msg::CreateProvider(record)).unwrap();
     });
-    let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
+    let sdl = web();
     for dseq in 1..=leases {
-        let deployment = TenantMsg::create_deployment(
-            DeploymentId {
-                owner: tenant.clone(),
-                dseq,
-            },
-            &sdl,
-            "5000000uact".parse().unwrap(),
-        );
-        chain.tenant(deployment).unwrap();
-        let bid: BidId = format!("{TENANT}/{dseq}/1/1/{ACCOUNT}").parse().unwrap();
+        let created = TenantMsg::create_deployment(deployment(dseq), &sdl, "5000000uact".parse().unwrap());
+        chain.tenant(created).unwrap();
+        let bid = lease(dseq);
         chain.market(|market| {
             let create = Msg::CreateBid {
                 id: bid.clone(),
@@ -61,17 +69,22 @@ fn chain(leases: u64) -> MemoryChain {
     chain
 }
 
-/// Returns the handle of a provider that has adopted all leases of the chain.
-async fn provider(leases: u64) -> ProviderHandle {
-    let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000_000, 64 << 40, 100 << 40)]);
+/// Starts a provider that has adopted all leases of the chain.
+async fn provider(leases: u64) -> (MemoryChain, MemoryCluster, ProviderHandle) {
+    let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 1_200_000, 64 << 40, 100 << 40)]);
     let prices = ScaleConfig {
         cpu: "0.01".parse().unwrap(),
+        storage: parse_storage_scales("0.00001").unwrap(),
         ..ScaleConfig::default()
     };
+    let (chain, cluster) = (chain(leases), MemoryCluster::new(Facets::default()));
+    let mut config = Config::new(ACCOUNT.parse().unwrap(), "local");
+    config.static_hosts_domain = Some("ingress.localhost".to_owned());
+    config.blocked_hostnames = vec!["blocked.example.com".to_owned()];
     let (provider, handle) = Provider::builder()
-        .config(Config::new(ACCOUNT.parse().unwrap(), "local"))
-        .chain(chain(leases))
-        .cluster(MemoryCluster::new(Facets::default()))
+        .config(config)
+        .chain(chain.clone())
+        .cluster(cluster.clone())
         .inventory(StaticInventorySource::new(NodeInventory::new(&nodes)))
         .pricing(Scale::new(prices).unwrap())
         .bus(LocalBus::new())
@@ -82,7 +95,7 @@ async fn provider(leases: u64) -> ProviderHandle {
     while handle.status().await.leases.len() as u64 != leases {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    handle
+    (chain, cluster, handle)
 }
 
 /// Returns the name and the labels of each sample in a scrape.
@@ -101,7 +114,7 @@ async fn samples(handle: &ProviderHandle, is_per_lease: bool) -> BTreeSet<String
 
 #[tokio::test]
 async fn number_of_series_does_not_depend_on_the_number_of_leases() {
-    let (few, many) = (provider(10).await, provider(1_000).await);
+    let (few, many) = (provider(10).await.2, provider(1_000).await.2);
     let mut difference = BTreeSet::new();
     // A provider that has just started may not have made each kind of call.
     for _ in 0..100 {
