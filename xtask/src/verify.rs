@@ -42,7 +42,6 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut StageReport) {
         done(reasons::run(workspace))
     });
     stage("manifests", |workspace| done(manifests::run(workspace)));
-    stage("public types", |workspace| done(survey::unreached(workspace)));
     stage("structure", |workspace| done(survey::structure(workspace)));
     stage("migration tables", |workspace| done(survey::migrating(workspace)));
     stage("prose", prose::verify);
