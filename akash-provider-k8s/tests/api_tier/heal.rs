@@ -7,6 +7,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::{Drift, KubeSettings};
+use akash_provider_k8s::statistics::DriftOutcome;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -183,6 +184,10 @@ fn report_mode_repairs_only_isolation() {
                 "only the policy is written"
             );
             assert_eq!(replicas(world, &lease).await, json!(0));
+            let drift = cluster.statistics().drift;
+            for kind in ["Deployment", "Service"] {
+                assert_eq!(drift.get(&(kind, DriftOutcome::Left)), Some(&1), "{drift:?}");
+            }
             cluster
                 .deploy(&deployment(&lease, vec![service("web")]))
                 .await

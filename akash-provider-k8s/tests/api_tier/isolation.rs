@@ -8,6 +8,7 @@ use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::{Drift, KubeSettings};
+use akash_provider_k8s::statistics::DriftOutcome;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -225,6 +226,13 @@ async fn edits_are_repaired_one_by_one(world: &World, lease: &LeaseId) {
     }
 }
 
+fn assert_each_deletion_is_counted(cluster: &KubeCluster) {
+    let drift = cluster.statistics().drift;
+    for kind in ["NetworkPolicy", "Role", "RoleBinding"] {
+        assert_eq!(drift.get(&(kind, DriftOutcome::Deleted)), Some(&1), "{drift:?}");
+    }
+}
+
 #[test]
 fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
     run("isolation", |world| {
@@ -282,6 +290,7 @@ fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
             world.take_calls();
             cluster.deploy(&reading(&lease)).await.unwrap();
             assert_eq!(world.take_writes(), [], "no write is left for a deploy");
+            assert_each_deletion_is_counted(&cluster);
             drop((following, cluster));
 
             set_isolation(world, &lease, "legacy").await;

@@ -21,13 +21,14 @@ const PHASES: [LeasePhase; 9] = [
     LeasePhase::Gone,
 ];
 const REASONS: [&str; 4] = ["unstable", "decommission", "unspecified", "manifest_timeout"];
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 7] = [
     "accepted",
     "no_lease",
     "version_mismatch",
-    "invalid_manifest",
     "cross_validation",
     "hostname",
+    "rejected",
+    "unavailable",
 ];
 
 pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
@@ -90,7 +91,10 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
             &counts.health,
         ),
         by_name(
-            Measure::counter("akash_provider_manifests", "Submitted manifests by result"),
+            Measure::counter(
+                "akash_provider_manifests",
+                "Submitted manifests by result; an unreadable manifest is only in akash_provider_gateway_requests",
+            ),
             "result",
             &REFUSALS,
             &counts.manifests,

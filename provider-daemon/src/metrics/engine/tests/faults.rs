@@ -42,6 +42,26 @@ impl World {
         self.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     }
 
+    /// Wins an order and gets no manifest.
+    async fn unused_lease(&self) {
+        // The cluster has no record of the adopted leases, so the provider does not close a lease.
+        self.handle.release_breaker().await.unwrap();
+        self.order(31, &web());
+        self.until(r#"akash_provider_bids_total{action="open",result="success"} 1.0"#)
+            .await;
+        self.chain
+            .tenant(TenantMsg::CreateLease { bid: lease(31) })
+            .unwrap();
+        self.until(r#"akash_provider_order_outcomes_total{outcome="won"} 1.0"#)
+            .await;
+        for _ in 0..300 {
+            self.chain.advance(10 * STEP);
+            tokio::time::sleep(10 * STEP).await;
+        }
+        self.until(r#"akash_provider_lease_ends_total{reason="manifest_timeout"} 1.0"#)
+            .await;
+    }
+
     /// Omits two blocks, and then repeats one.
     async fn block_faults(&self) {
         self.chain
@@ -114,6 +134,12 @@ impl World {
             akash_provider_calls_total{call="fetch_snapshot",result="fail"} 1.0
             akash_provider_scan_findings_total 1.0
             akash_provider_leases_closed_total 1.0"#;
+        self.until(lines).await;
+        let reason = CloseReason::Unspecified;
+        self.handle.end_lease(&lease(2), reason).await.unwrap();
+        let lines = r#"
+            akash_provider_lease_ends_total{reason="unspecified"} 1.0
+            akash_provider_leases_closed_total 2.0"#;
         self.until(lines).await;
     }
 
@@ -188,13 +214,13 @@ impl World {
             .await;
         self.cluster
             .fail_next(Operation::Teardown, 3, ErrorKind::Unavailable);
-        let (ended, reason) = (lease(1), CloseReason::Decommission);
-        self.handle.end_lease(&ended, reason).await.unwrap();
+        let reason = CloseReason::Decommission;
+        self.handle.end_lease(&lease(1), reason).await.unwrap();
         let lines = r#"
             akash_provider_lease_ends_total{reason="decommission"} 1.0
             akash_provider_calls_total{call="teardown",result="fail"} 3.0
             provider_deployment{action="teardown",result="fail"} 3.0
-            akash_provider_leases_closed_total 2.0"#;
+            akash_provider_leases_closed_total 3.0"#;
         self.until(lines).await;
     }
 }
@@ -210,6 +236,7 @@ async fn each_fault_of_chain_cluster_and_tenants_is_counted_in_a_scrape() {
         metrics,
     };
     world.until("akash_provider_leases_adopted_total 3.0").await;
+    world.unused_lease().await;
     world.block_faults().await;
     world.manifest_faults().await;
     world.scan_faults().await;
