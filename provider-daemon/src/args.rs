@@ -63,6 +63,7 @@ pub use akash_provider_cli::flags::{Format, KeyringArgs, NodeArgs, Output, Signe
 pub use akash_provider_tenant::args::TenantCommand;
 
 use crate::flight::{BundleArgs, ReplayArgs};
+use akash_provider_cli::setting::{FileKey, HaRule};
 use akash_provider_cli::values;
 use akash_provider_core::types::{Address, Attribute, OrderId};
 use anyhow::Context;
@@ -86,6 +87,7 @@ pub struct Cli {
         default_value = DEFAULT_LEVEL,
         alias = "log_level"
     )]
+    #[arg(add = HaRule::OUTPUT)]
     pub log_level: String,
     /// Format of log lines on stderr
     #[arg(
@@ -95,13 +97,16 @@ pub struct Cli {
         default_value = "plain",
         alias = "log_format"
     )]
+    #[arg(add = HaRule::OUTPUT)]
     pub log_format: LogFormat,
     /// Color log lines [default: true on a terminal]
     #[arg(long, global = true, alias = "log_color", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = values::go_bool)]
+    #[arg(add = HaRule::OUTPUT)]
     pub log_color: Option<bool>,
     /// Directory of keys, certificates and state [default: ~/.akash]
     #[arg(long, global = true, value_name = "DIR")]
+    #[arg(add = HaRule::LOCATION, add = FileKey::Excluded)]
     pub home: Option<PathBuf>,
     /// Command to run.
     #[command(subcommand)]

@@ -24,6 +24,7 @@ pub use health::{FlightHealth, RecordingStatus};
 pub use recorder::{Finish, FlightRecorder, start};
 pub use replay::{ReplayArgs, replay};
 
+use akash_provider_cli::setting::HaRule;
 use akash_provider_core::engine::{Engine, Input};
 use akash_provider_core::types::{Address, Now};
 use clap::Args;
@@ -38,9 +39,11 @@ pub struct RecordArgs {
     /// Directory for a recording of all inputs, without manifest secrets, for `provider-daemon replay`
     /// [default: none]
     #[arg(long, value_name = "DIR")]
+    #[arg(add = HaRule::OUTPUT)]
     pub record: Option<PathBuf>,
     /// Maximum size of the recording, in bytes, at least 1Mi; the oldest files are removed first
     #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit)]
+    #[arg(add = HaRule::OUTPUT)]
     pub record_bytes: u64,
 }
 

@@ -10,4 +10,5 @@ pub mod output;
 pub mod plain;
 pub mod sdl;
 pub mod secrets;
+pub mod setting;
 pub mod values;

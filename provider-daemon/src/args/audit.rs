@@ -3,6 +3,7 @@
 use super::output::OutputArgs;
 use super::values;
 use crate::audit::AuditSettings;
+use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::LeaseId;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -24,13 +25,16 @@ pub struct AuditLogArgs {
     /// Directory of the log of acts that spend money or destroy data; `none` disables it [default: audit in
     /// --home]
     #[arg(long, value_name = "DIR", global = true)]
+    #[arg(add = HaRule::OUTPUT)]
     pub audit_log: Option<PathBuf>,
     /// Maximum size of the audit log, in bytes, at least 1Mi; the oldest file is removed first
     #[arg(long, value_name = "BYTES", default_value = BYTES, value_parser = limit, global = true)]
+    #[arg(add = HaRule::OUTPUT)]
     pub audit_log_bytes: u64,
     /// Maximum number of files of the audit log, from 2 to 1000
     #[arg(long, value_name = "N", default_value_t = FILES, value_parser = clap::value_parser!(u16).range(2..=1000),
           global = true)]
+    #[arg(add = HaRule::OUTPUT)]
     pub audit_log_files: u16,
 }
 

@@ -3,6 +3,7 @@
 use super::Output;
 use crate::files;
 use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::Location;
 use anyhow::bail;
@@ -18,24 +19,31 @@ const FILE_MAX: u64 = 1 << 20;
 pub struct BusArgs {
     /// Redis for events: redis://HOST:6379/0 or redis-sentinel://HOST,HOST/MASTER/0; rediss for TLS
     #[arg(long, value_name = "URL", value_parser = location)]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus: Option<Location>,
     /// File with the password for --bus
     #[arg(long, value_name = "FILE", requires = "bus")]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_password_file: Option<PathBuf>,
     /// File with the password of the Redis sentinels of --bus
     #[arg(long, value_name = "FILE", requires = "bus")]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_sentinel_password_file: Option<PathBuf>,
     /// CA certificates (PEM) for the Redis of --bus [default: the CA certificates of the system]
     #[arg(long, value_name = "FILE", requires = "bus")]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_ca: Option<PathBuf>,
     /// Client certificate (PEM) for the Redis of --bus
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_key"])]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_cert: Option<PathBuf>,
     /// Private key (PEM) of the client certificate in --bus-cert
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_cert"])]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_key: Option<PathBuf>,
     /// Prefix of all Redis keys, unique per provider [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "bus", value_parser = prefix)]
+    #[arg(add = HaRule::COORDINATION)]
     pub bus_prefix: Option<String>,
 }
 

@@ -1,291 +1,61 @@
-//! Settings of `run` that all instances of a provider must share. A test requires every flag to be in one of the lists.
+//! Settings of `run` that all instances of a provider must share. Each flag declares its [`HaRule`].
 
+use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::Address;
 use bigdecimal::BigDecimal;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Part of a flag's value that must be equal on all instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ComparedPart {
-    Value,
-    /// Content of the file with the path in the flag.
-    Content,
-    /// Content of the file with the path in the flag. If the file does not exist, the value of the flag.
-    ContentOrValue,
-}
-
-/// Flags that affect bids, prices, deployments, withdrawals or the end of a lease.
-const COMPARED: [(&str, ComparedPart); 74] = [
-    ("bid-deposit", ComparedPart::Value),
-    ("bid-price-cpu-scale", ComparedPart::Value),
-    ("bid-price-endpoint-scale", ComparedPart::Value),
-    ("bid-price-gpu-scale", ComparedPart::Value),
-    ("bid-price-ip-scale", ComparedPart::Value),
-    ("bid-price-memory-scale", ComparedPart::Value),
-    ("bid-price-policy", ComparedPart::Content),
-    ("bid-price-script-path", ComparedPart::Content),
-    ("bid-price-script-process-limit", ComparedPart::Value),
-    ("bid-price-script-process-timeout", ComparedPart::Value),
-    ("bid-price-storage-scale", ComparedPart::Value),
-    ("bid-price-strategy", ComparedPart::Value),
-    ("bid-timeout", ComparedPart::Value),
-    ("breaker-ceiling", ComparedPart::Value),
-    ("breaker-floor", ComparedPart::Value),
-    ("breaker-percent", ComparedPart::Value),
-    ("breaker-warmup", ComparedPart::Value),
-    ("breaker-window", ComparedPart::Value),
-    ("closed-networks", ComparedPart::Value),
-    ("cluster-domain", ComparedPart::Value),
-    ("cluster-k8s", ComparedPart::Value),
-    ("cluster-node-port-quantity", ComparedPart::Value),
-    ("cluster-public-hostname", ComparedPart::Value),
-    ("deployment-blocked-hostnames", ComparedPart::Value),
-    ("deployment-ingress-domain", ComparedPart::Value),
-    ("deployment-ingress-static-hosts", ComparedPart::Value),
-    ("deployment-network-policies-enabled", ComparedPart::Value),
-    ("deployment-runtime-class", ComparedPart::Value),
-    ("docker-image-pull-secrets-name", ComparedPart::Value),
-    ("drift", ComparedPart::Value),
-    ("fee-ceiling", ComparedPart::Value),
-    ("fee-granter", ComparedPart::Value),
-    ("gas-adjustment", ComparedPart::Value),
-    ("gas-ceiling", ComparedPart::Value),
-    ("gas-prices", ComparedPart::Value),
-    ("gateway-implementation", ComparedPart::Value),
-    ("gateway-name", ComparedPart::Value),
-    ("gateway-namespace", ComparedPart::Value),
-    ("gateway-provider", ComparedPart::Value),
-    ("gateway-token-lifetime-max", ComparedPart::Value),
-    ("ingress-class", ComparedPart::Value),
-    ("ingress-controller", ComparedPart::Value),
-    ("ingress-mode", ComparedPart::Value),
-    ("ingress-proxy-labels", ComparedPart::Value),
-    ("ingress-proxy-namespace", ComparedPart::Value),
-    ("inventory-config", ComparedPart::ContentOrValue),
-    ("ip-operator", ComparedPart::Value),
-    ("ip-pool-size", ComparedPart::Value),
-    ("isolation", ComparedPart::Value),
-    ("k8s-manifest-ns", ComparedPart::Value),
-    ("lease-funds-monitor-interval", ComparedPart::Value),
-    ("lease-quota", ComparedPart::Value),
-    ("leased-ips", ComparedPart::Value),
-    ("manifest-timeout", ComparedPart::Value),
-    ("metal-lb-namespace", ComparedPart::Value),
-    ("metal-lb-pool", ComparedPart::Value),
-    ("node-cpu", ComparedPart::Value),
-    ("node-gpus", ComparedPart::Value),
-    ("node-memory", ComparedPart::Value),
-    ("node-storage", ComparedPart::Value),
-    ("nodes", ComparedPart::Value),
-    ("overcommit-pct-cpu", ComparedPart::Value),
-    ("overcommit-pct-mem", ComparedPart::Value),
-    ("overcommit-pct-storage", ComparedPart::Value),
-    ("plain-registry-passwords", ComparedPart::Value),
-    ("proxy-buffer-size", ComparedPart::Value),
-    ("reclamation-window", ComparedPart::Value),
-    ("resolver-networks", ComparedPart::Value),
-    ("resolver-pods", ComparedPart::Value),
-    ("storage-class", ComparedPart::Value),
-    ("unhealthy-limit", ComparedPart::Value),
-    ("withdrawal-period", ComparedPart::Value),
-    ("hostname-proof", ComparedPart::Value),
-    ("gpu-list", ComparedPart::Content),
-];
-
-/// Flags that may differ between instances, grouped by the reason for the difference.
-#[cfg(test)]
-const OWN: [(&str, &[&str]); 8] = [
-    (
-        "location and addresses of the instance",
-        &[
-            "certificate-domain",
-            "gateway-grpc-listen-address",
-            "gateway-health-listen-address",
-            "gateway-listen-address",
-            "gateway-tls-cert",
-            "gateway-tls-key",
-            "home",
-            "kubeconfig",
-            "node",
-            "node-ca",
-        ],
-    ),
-    (
-        "compared as account, chain and attributes: `provider`, `chain-id`, `attributes`",
-        &[
-            "chain-id",
-            "from",
-            "key-file",
-            "key-passphrase-file",
-            "keyring-backend",
-            "keyring-dir",
-            "keyring-passphrase-file",
-            "provider-config",
-        ],
-    ),
-    ("its settings are compared individually", &["config"]),
-    (
-        "output and recording",
-        &[
-            "audit-log",
-            "audit-log-bytes",
-            "audit-log-files",
-            "event-history",
-            "log-color",
-            "log-format",
-            "log-level",
-            "metrics-listener",
-            "metrics-per-lease",
-            "order-history",
-            "order-history-bytes",
-            #[cfg(feature = "otlp")]
-            "otlp-endpoint",
-            "output",
-            "record",
-            "record-bytes",
-        ],
-    ),
-    (
-        "limits of calls and load, which depend on the machine and its network",
-        &[
-            "cluster-timeout",
-            "full-scan-interval",
-            "gateway-anonymous-requests",
-            "gateway-connections",
-            "gateway-screenings",
-            "gateway-screenings-at-once",
-            "gateway-status-streams",
-            "gateway-strangers",
-            "gateway-unknown-accounts",
-            "kube-call-timeout",
-            "manifest-request-timeout",
-            "node-timeout",
-            "pricing-timeout",
-            "rpc-query-timeout",
-            "shutdown-grace",
-            "tx-timeout",
-        ],
-    ),
-    (
-        "embedded operators have separate elections",
-        &[
-            "discovery-image",
-            "discovery-namespace",
-            "discovery-program",
-            "dns-server",
-            "probe",
-            "probe-budget",
-            "probe-interval",
-            "proof-budget",
-            "proof-interval",
-            "provider-configs-url",
-            "registry-query-period",
-            "with-operators",
-        ],
-    ),
-    (
-        "location of events and of the election",
-        &[
-            "bus",
-            "bus-ca",
-            "bus-cert",
-            "bus-key",
-            "bus-password-file",
-            "bus-prefix",
-            "bus-sentinel-password-file",
-            "ha",
-            "ha-address",
-            "ha-ca",
-            "ha-cert",
-            "ha-identity",
-            "ha-key",
-            "ha-lease",
-            "ha-name",
-            "ha-namespace",
-            "ha-password-file",
-            "ha-prefix",
-            "ha-sentinel-password-file",
-            "ha-takeover-settings",
-            "ha-url",
-        ],
-    ),
-    ("no effect on leases", &["fees", "gas"]),
-];
 
 /// Settings of this instance that must be equal on all instances.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
     /// Values as text by flag name; empty for a flag without a value.
-    pub(crate) values: BTreeMap<&'static str, String>,
+    pub(crate) values: BTreeMap<String, String>,
     /// Paths by flag name.
-    pub(crate) files: BTreeMap<&'static str, PathBuf>,
-}
-
-/// Returns whether high availability compares a flag.
-#[cfg(test)]
-pub(super) fn is_compared(flag: &str) -> bool {
-    COMPARED.iter().any(|(name, _)| *name == flag)
+    pub(crate) files: BTreeMap<String, PathBuf>,
 }
 
 impl ComparedArgs {
-    fn read(matches: &ArgMatches) -> Self {
+    /// Reads the flags of a command that high availability compares.
+    pub(super) fn read(command: &Command, matches: &ArgMatches) -> Self {
         let mut read = Self::default();
-        for (flag, by) in COMPARED {
-            let text = text(matches, flag);
-            let is_file = match by {
-                ComparedPart::Value => false,
-                ComparedPart::Content => !text.is_empty(),
-                ComparedPart::ContentOrValue => Path::new(&text).is_file(),
+        for arg in command.get_arguments() {
+            let (Some(rule), Some(flag)) = (arg.get::<HaRule>(), arg.get_long()) else {
+                continue;
+            };
+            let text = text(matches, arg.get_id().as_str());
+            let is_file = match rule {
+                HaRule::PerInstance(_) => continue,
+                HaRule::Equal => false,
+                HaRule::EqualContent => !text.is_empty(),
+                HaRule::EqualContentOrValue => Path::new(&text).is_file(),
             };
             if is_file {
-                read.files.insert(flag, PathBuf::from(text));
+                read.files.insert(flag.to_owned(), PathBuf::from(text));
             } else {
-                read.values.insert(flag, text);
+                read.values.insert(flag.to_owned(), text);
             }
         }
         read
     }
 }
 
-impl Args for ComparedArgs {
-    fn augment_args(command: Command) -> Command {
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        command
-    }
-}
-
-impl FromArgMatches for ComparedArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self::read(matches))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::read(matches);
-        Ok(())
-    }
-}
-
 /// Returns the values of a flag as normalized text, equal for `5m` and `300s`.
-fn text(matches: &ArgMatches, flag: &str) -> String {
-    let id = flag.replace('-', "_");
-    let parsed = typed(matches, &id, |value: &Duration| format!("{value:?}"))
-        .or_else(|| typed(matches, &id, bool::to_string))
-        .or_else(|| typed(matches, &id, |value: &BigDecimal| value.normalized().to_string()))
-        .or_else(|| typed(matches, &id, f64::to_string))
-        .or_else(|| typed(matches, &id, i64::to_string))
-        .or_else(|| typed(matches, &id, u32::to_string))
-        .or_else(|| typed(matches, &id, u64::to_string))
-        .or_else(|| typed(matches, &id, usize::to_string))
-        .or_else(|| typed(matches, &id, Address::to_string))
-        .or_else(|| typed(matches, &id, |value: &String| value.trim().to_owned()));
+fn text(matches: &ArgMatches, id: &str) -> String {
+    let parsed = typed(matches, id, |value: &Duration| format!("{value:?}"))
+        .or_else(|| typed(matches, id, bool::to_string))
+        .or_else(|| typed(matches, id, |value: &BigDecimal| value.normalized().to_string()))
+        .or_else(|| typed(matches, id, f64::to_string))
+        .or_else(|| typed(matches, id, i64::to_string))
+        .or_else(|| typed(matches, id, u32::to_string))
+        .or_else(|| typed(matches, id, u64::to_string))
+        .or_else(|| typed(matches, id, usize::to_string))
+        .or_else(|| typed(matches, id, Address::to_string))
+        .or_else(|| typed(matches, id, |value: &String| value.trim().to_owned()));
     let raw = || {
-        let raw = matches.try_get_raw(&id).ok().flatten();
+        let raw = matches.try_get_raw(id).ok().flatten();
         let texts = raw
             .into_iter()
             .flatten()
@@ -308,7 +78,7 @@ fn typed<T: Clone + Send + Sync + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::go_flags::without_effect;
+    use crate::args::go_flags::{GoFlag, without_effect};
     use crate::args::{Cli, run};
     use clap::CommandFactory;
     use std::collections::BTreeSet;
@@ -320,42 +90,23 @@ mod tests {
     }
 
     #[test]
-    fn declares_every_flag_of_run_as_compared_or_exempt() {
-        let exempt = OWN.iter().flat_map(|(_, flags)| flags.iter().copied());
-        let declared: Vec<&str> = COMPARED.iter().map(|(flag, _)| *flag).chain(exempt).collect();
-        let unique: BTreeSet<&str> = declared.iter().copied().collect();
-        assert_eq!(unique.len(), declared.len(), "a flag is declared twice");
+    fn every_setting_of_run_has_a_rule() {
+        let without_effect: BTreeSet<&str> = without_effect().map(GoFlag::name).collect();
         let command = command();
-        let without_effect: BTreeSet<&str> = without_effect().map(|today| today.name()).collect();
-        let flags = command.get_arguments().filter_map(|arg| arg.get_long());
-        let flags: BTreeSet<&str> = flags
-            .filter(|flag| !["help", "version"].contains(flag) && !without_effect.contains(flag))
-            .collect();
-        let undeclared: Vec<_> = flags.difference(&unique).collect();
-        assert!(
-            undeclared.is_empty(),
-            "neither compared nor exempt: {undeclared:?}"
-        );
-        let unknown: Vec<_> = unique.difference(&flags).collect();
-        assert!(unknown.is_empty(), "not a flag of run: {unknown:?}");
+        let settings = command
+            .get_arguments()
+            .filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
+        let flags = settings.filter_map(|arg| Some((arg.get_long()?, arg.get::<HaRule>())));
+        for (flag, rule) in flags {
+            assert_eq!(rule.is_none(), without_effect.contains(flag), "{flag}: {rule:?}");
+        }
     }
 
     fn read(words: &[&str]) -> ComparedArgs {
         let words = [&["run"][..], words].concat();
-        let matches = command().try_get_matches_from(words).unwrap();
-        ComparedArgs::read(&matches)
-    }
-
-    #[test]
-    fn finds_compared_flags_by_name() {
-        let command = command();
-        for (flag, _) in COMPARED {
-            let arg = command
-                .get_arguments()
-                .find(|arg| arg.get_long() == Some(flag))
-                .unwrap();
-            assert_eq!(arg.get_id().as_str(), flag.replace('-', "_"));
-        }
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(words).unwrap();
+        ComparedArgs::read(&command, &matches)
     }
 
     #[test]
@@ -373,9 +124,11 @@ mod tests {
         let unset = read(&[]);
         assert_eq!(unset.values["ingress-proxy-namespace"], "");
         assert!(unset.files.is_empty());
+        let command = command();
+        let rules = command.get_arguments().filter_map(|arg| arg.get::<HaRule>());
         assert_eq!(
             unset.values.len(),
-            COMPARED.len(),
+            rules.filter(|rule| rule.is_compared()).count(),
             "a flag without a value must be compared"
         );
     }

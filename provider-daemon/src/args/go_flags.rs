@@ -8,6 +8,7 @@ mod table;
 mod tests;
 
 use akash_provider_cli::environment::variable;
+use akash_provider_cli::setting::FileKey;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub struct GoFlag {
     kind: FlagType,
     default: &'static str,
     effect: Effect,
+    chart: Option<&'static str>,
 }
 
 /// Type of a flag's value.
@@ -59,6 +61,7 @@ impl GoFlag {
             kind,
             default,
             effect: Effect::Same,
+            chart: None,
         }
     }
 
@@ -68,7 +71,14 @@ impl GoFlag {
             kind,
             default,
             effect: Effect::None(what),
+            chart: None,
         }
+    }
+
+    /// Declares the value of the Go provider's chart that sets an ignored flag.
+    const fn chart(mut self, key: &'static str) -> Self {
+        self.chart = Some(key);
+        self
     }
 
     /// Name of the flag, without dashes.
@@ -100,6 +110,10 @@ impl GoFlag {
         let arg = arg
             .value_name(self.kind.value_name())
             .help("Accepted for compatibility, without effect");
+        let arg = match self.chart {
+            Some(key) => arg.add(FileKey::Chart(key)),
+            None => arg,
+        };
         match self.kind {
             // As in Go: the flag without a value is true, and a value follows `=`.
             FlagType::Bool => arg

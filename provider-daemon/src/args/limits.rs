@@ -1,5 +1,6 @@
 //! Limits of the gateway for unauthenticated clients. A network is one IPv4 address or one /64 prefix of IPv6.
 
+use akash_provider_cli::setting::HaRule;
 use akash_provider_gateway::GatewayLimits;
 use clap::{Args, value_parser};
 
@@ -9,28 +10,35 @@ use clap::{Args, value_parser};
 pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_connections: u32,
     /// Connection limit per network (IPv4 or IPv6 /64) for clients without a lease, from 1 to 100000; new
     /// ones close old ones
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_strangers: u32,
     /// Maximum requests without credentials per minute and network (IPv4 or IPv6 /64), from 1 to 1000000;
     /// more get 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 3_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_anonymous_requests: u32,
     /// Maximum lookups of unknown accounts or certificates, per minute and network, from 1 to 10000; more get
     /// status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_unknown_accounts: u32,
     /// Maximum groups screened per minute and network (IPv4 address or IPv6 /64), from 1 to 10000; more get
     /// status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_screenings: u32,
     /// Maximum groups screened at the same time, from 1 to 64: each may use one CPU core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_screenings_at_once: u32,
     /// Maximum concurrent gRPC status streams per network (IPv4 address or IPv6 /64), from 1 to 1024
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = value_parser!(u32).range(1..=1024))]
+    #[arg(add = HaRule::MACHINE)]
     pub gateway_status_streams: u32,
 }
 

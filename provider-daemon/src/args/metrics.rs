@@ -2,6 +2,7 @@
 
 use super::values;
 use crate::metrics::MetricsAddress;
+use akash_provider_cli::setting::HaRule;
 use clap::{ArgAction, Args};
 
 /// Metrics.
@@ -10,9 +11,11 @@ use clap::{ArgAction, Args};
 pub struct MetricsArgs {
     /// Listen address of `/metrics` for Prometheus, without TLS; empty or `none` disables it
     #[arg(long, value_name = "HOST:PORT", default_value = "", value_parser = MetricsAddress::parse)]
+    #[arg(add = HaRule::OUTPUT)]
     pub metrics_listener: MetricsAddress,
     /// Add metrics with one value per lease
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(add = HaRule::OUTPUT)]
     pub metrics_per_lease: bool,
 }

@@ -3,6 +3,7 @@
 use super::output::OutputArgs;
 use super::values;
 use crate::history::{Bounds, LIMIT_MIN, OrderRef};
+use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::DeclineCode;
 use clap::Args;
 use std::time::Duration;
@@ -14,9 +15,11 @@ pub struct OrderHistoryArgs {
     /// Time for which the home directory stores each order with its decision and outcome; 0 disables the
     /// history
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
+    #[arg(add = HaRule::OUTPUT)]
     pub order_history: Duration,
     /// Maximum size of the recorded orders, in bytes, at least 64Ki; the oldest orders are removed first
     #[arg(long, value_name = "BYTES", default_value = "64Mi", value_parser = limit)]
+    #[arg(add = HaRule::OUTPUT)]
     pub order_history_bytes: u64,
 }
 

@@ -1,10 +1,9 @@
 //! Table of all settings in `docs/configuration.md`, generated from the flags of `run`.
 
-use super::compared::is_compared;
 use super::go_flags::TABLE;
-use super::settings::is_settable;
 use super::{Cli, run};
 use akash_provider_cli::environment::names;
+use akash_provider_cli::setting::{HaRule, Reloaded, is_settable};
 use clap::{Arg, CommandFactory};
 
 /// Returns the default of a flag, or the text of the help about a default that depends on other settings.
@@ -30,11 +29,12 @@ fn row(arg: &Arg) -> Option<String> {
     });
     let yes = |is: bool| if is { "yes" } else { "" };
     Some(format!(
-        "| `--{name}` | `{short}`, `{long}` | {} | {} | {} | {} |",
-        yes(is_settable(name)),
+        "| `--{name}` | `{short}`, `{long}` | {} | {} | {} | {} | {} |",
+        yes(is_settable(arg)),
         default(arg),
         go.unwrap_or_default(),
-        yes(is_compared(name)),
+        yes(arg.get::<HaRule>().is_some_and(|rule| rule.is_compared())),
+        yes(arg.get::<Reloaded>().is_some()),
     ))
 }
 
@@ -52,8 +52,8 @@ fn documents_every_setting() {
     let page = std::fs::read_to_string(path).unwrap();
     let (before, _) = page.split_once(BEGIN).unwrap();
     let expected = format!(
-        "{before}{BEGIN}\n| flag | variables | in a file | default | default in the Go provider | compared |\n\
-         |---|---|---|---|---|---|\n{}\n",
+        "{before}{BEGIN}\n| flag | variables | in a file | default | default in the Go provider | compared | \
+         reloaded |\n|---|---|---|---|---|---|---|\n{}\n",
         rows.join("\n")
     );
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {

@@ -16,6 +16,7 @@ use super::{
     SignerArgs, values,
 };
 use crate::flight::RecordArgs;
+use akash_provider_cli::setting::{FileKey, HaRule, Reloaded};
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
 use std::net::SocketAddr;
@@ -25,25 +26,29 @@ use std::time::Duration;
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    // Must be the first field: clap removes a value from the parsed arguments when it moves the value into a field.
     /// Settings that all instances must share.
-    #[command(flatten)]
+    #[arg(skip)]
     pub compared: ComparedArgs,
     /// Output format of events
     #[arg(long, short, value_enum, default_value = "text")]
+    #[arg(add = HaRule::OUTPUT)]
     pub output: Output,
     /// Run leases on the cluster of --kubeconfig, KUBECONFIG or this pod; otherwise leases run in memory
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(add = HaRule::Equal)]
     pub cluster_k8s: bool,
     /// provider.yaml: its attributes select the orders to bid on, its other lines are settings
     #[arg(long, value_name = "FILE")]
+    #[arg(add = HaRule::ACCOUNT, add = FileKey::Excluded)]
     pub provider_config: Option<PathBuf>,
     /// YAML file of settings by flag name; takes precedence over the provider.yaml
     #[arg(long, value_name = "FILE")]
+    #[arg(add = HaRule::PerInstance("its settings are compared individually"), add = FileKey::Excluded)]
     pub config: Option<PathBuf>,
     /// Maximum time to finish pending work after the first SIGINT, SIGTERM or SIGHUP
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
+    #[arg(add = HaRule::MACHINE)]
     pub shutdown_grace: Duration,
     /// Flight recorder.
     #[command(flatten)]
@@ -116,12 +121,15 @@ pub struct BidArgs {
         default_value = "500000uact,500000uakt",
         value_delimiter = ','
     )]
+    #[arg(add = HaRule::Equal, add = FileKey::Chart("bidMinDeposit"))]
     pub bid_deposit: Vec<String>,
     /// Close a bid without a lease after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub bid_timeout: Duration,
     /// Notice period before the provider takes a lease back; 0 offers no reclamation
     #[arg(long, default_value = "0", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub reclamation_window: Duration,
 }
 
@@ -131,25 +139,32 @@ pub struct BidArgs {
 pub struct LeaseArgs {
     /// Close a lease without a manifest after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub manifest_timeout: Duration,
     /// Interval of withdrawals from escrow accounts; 0 withdraws only when an account runs out of funds
     #[arg(long, default_value = "24h", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub withdrawal_period: Duration,
     /// Interval of escrow balance checks, from 1m to 24h
     #[arg(long, default_value = "10m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub lease_funds_monitor_interval: Duration,
     /// Give every HTTP service a hostname under --deployment-ingress-domain
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(add = HaRule::Equal)]
     pub deployment_ingress_static_hosts: bool,
     /// Domain of automatic hostnames of services
     #[arg(long, default_value = "")]
+    #[arg(add = HaRule::Equal)]
     pub deployment_ingress_domain: String,
     /// Hostnames denied to tenants; a leading dot includes all names below the domain
     #[arg(long, value_delimiter = ',')]
+    #[arg(add = HaRule::Equal)]
     pub deployment_blocked_hostnames: Vec<String>,
     /// Timeout of one chain query, including retries and other nodes
     #[arg(long, default_value = "1m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::MACHINE)]
     pub rpc_query_timeout: Duration,
 }
 
@@ -159,24 +174,31 @@ pub struct LeaseArgs {
 pub struct GatewayArgs {
     /// Listen address for manifests, status, logs and shells; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = listen)]
+    #[arg(add = HaRule::LOCATION)]
     pub gateway_listen_address: ListenAddress,
     /// Listen address of the gRPC gateway; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8444", value_parser = listen)]
+    #[arg(add = HaRule::LOCATION)]
     pub gateway_grpc_listen_address: ListenAddress,
     /// Listen address of `/healthz` and `/readyz` without TLS; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = listen)]
+    #[arg(add = HaRule::LOCATION)]
     pub gateway_health_listen_address: ListenAddress,
     /// Certificate (PEM) of a public CA for --cluster-public-hostname
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
+    #[arg(add = HaRule::LOCATION, add = Reloaded)]
     pub gateway_tls_cert: Option<PathBuf>,
     /// Private key (PEM) of the certificate in --gateway-tls-cert
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
+    #[arg(add = HaRule::LOCATION, add = Reloaded)]
     pub gateway_tls_key: Option<PathBuf>,
     /// Maximum lifetime of tenant tokens; tokens with a longer lifetime are rejected
     #[arg(long, value_name = "DURATION", value_parser = values::go_duration)]
+    #[arg(add = HaRule::Equal)]
     pub gateway_token_lifetime_max: Option<Duration>,
     /// Create and renew a certificate for these host names, on the chain and in the home directory
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    #[arg(add = HaRule::LOCATION)]
     pub certificate_domain: Vec<String>,
     /// Limits for unauthenticated clients.
     #[command(flatten)]

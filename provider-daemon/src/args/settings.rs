@@ -11,6 +11,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use super::compared::ComparedArgs;
 use super::environment::unread;
 use super::{Cli, Command as Chosen, ConfigCommand, RunArgs, show};
 use clap::error::ErrorKind;
@@ -20,8 +21,6 @@ use keys::SettableFlags;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-#[cfg(test)]
-pub(super) use keys::is_settable;
 pub(crate) use schema::schema;
 
 /// Settings from all settings files, and notes about invalid lines.
@@ -144,7 +143,11 @@ pub fn parse(
     if let Chosen::Config(ConfigCommand::Show(args)) = &mut cli.command {
         args.settings = settings.unwrap_or_default();
     }
+    let compared = run_command(&command, &second)
+        .map(|(below, matches)| ComparedArgs::read(below, matches))
+        .unwrap_or_default();
     if let Some(run) = run_args(&mut cli.command) {
+        run.compared = compared;
         let mut unknown = found.unknown;
         unknown.extend(unread(&command, variables));
         run.remarks = Remarks {

@@ -1,6 +1,7 @@
 //! Flags of `operator inventory`, with the names and defaults of the Go provider.
 
 use super::common::{CommonArgs, DeletionLogArgs};
+use akash_provider_cli::setting::{HaRule, Reloaded};
 use akash_provider_cli::values;
 use akash_provider_k8s::operators::inventory::{InventoryOperatorOptions, discovery};
 use clap::Args;
@@ -48,12 +49,15 @@ pub struct InventoryArgs {
 pub struct GpuListArgs {
     /// Base URL of the GPU list, to which /devices/gpus is appended; empty disables the download
     #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
+    #[arg(add = HaRule::OPERATOR)]
     pub provider_configs_url: ConfigsUrl,
     /// Interval at which the GPU list is downloaded, or read from --gpu-list
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::OPERATOR)]
     pub registry_query_period: Duration,
     /// File with the GPU list, instead of the download; read again every --registry-query-period
     #[arg(long, value_name = "FILE")]
+    #[arg(add = HaRule::EqualContent, add = Reloaded)]
     pub gpu_list: Option<PathBuf>,
 }
 
@@ -62,12 +66,15 @@ pub struct GpuListArgs {
 pub struct DiscoveryArgs {
     /// Image of short-lived pods that find the GPUs of nodes without labels [default: no discovery pods]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(add = HaRule::OPERATOR)]
     pub discovery_image: Option<String>,
     /// Program in the discovery image that provides `tools psutil serve`
     #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
+    #[arg(add = HaRule::OPERATOR)]
     pub discovery_program: String,
     /// Namespace of the discovery pods [default: --pod-namespace, else akash-services]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
+    #[arg(add = HaRule::OPERATOR)]
     pub discovery_namespace: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! Flags of hostname checks: probes of the routes, and proofs of ownership.
 
 use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::setting::HaRule;
 use akash_provider_cli::values;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::schedule::CheckRate;
@@ -17,24 +18,31 @@ pub struct NamesArgs {
     /// Send HTTP requests to every accepted route, and show the results in the status of the operator and the
     /// lease
     #[arg(long)]
+    #[arg(add = HaRule::OPERATOR)]
     pub probe: bool,
     /// Interval between probes of a hostname, divided by 5 after a failed probe; requires --probe
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
+    #[arg(add = HaRule::OPERATOR)]
     pub probe_interval: Duration,
     /// Maximum number of probes per minute; requires --probe
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
+    #[arg(add = HaRule::OPERATOR)]
     pub probe_budget: u32,
     /// Proof of ownership that tenants must give for hostnames outside --deployment-ingress-domain
     #[arg(long, value_enum, default_value = "off")]
+    #[arg(add = HaRule::Equal)]
     pub hostname_proof: ProofArg,
     /// Maximum interval between proof checks of a hostname; requires --hostname-proof
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = values::go_duration)]
+    #[arg(add = HaRule::OPERATOR)]
     pub proof_interval: Duration,
     /// Maximum number of DNS queries per minute; requires --hostname-proof
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
+    #[arg(add = HaRule::OPERATOR)]
     pub proof_budget: u32,
     /// DNS resolvers for proof checks [default: the resolvers in /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS[:PORT],...", value_delimiter = ',', value_parser = server)]
+    #[arg(add = HaRule::OPERATOR)]
     pub dns_server: Vec<SocketAddr>,
 }
 

@@ -3,24 +3,12 @@
 use super::node::YamlValue;
 use super::{FileSettings, SettingEntry};
 use crate::args::nearest::{nearest, plain};
+use akash_provider_cli::setting::{FileKey, is_settable};
 use akash_provider_cli::values::go_bool;
 use clap::{Arg, ArgAction, Command};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Flags that a file cannot set.
-const EXCLUDED: [&str; 5] = ["home", "config", "provider-config", "help", "version"];
-/// Chart values of the Go provider, with their flags.
-const CHART: [(&str, &str); 8] = [
-    ("bidmindeposit", "bid-deposit"),
-    ("waitready", "cluster-wait-ready-duration"),
-    ("gatewayapigatewayname", "gateway-name"),
-    ("gatewayapigatewaynamespace", "gateway-namespace"),
-    ("gatewayapiimplementation", "gateway-implementation"),
-    ("letsencryptenabled", "cert-issuer-enabled"),
-    ("letsencryptacmeemail", "cert-issuer-email"),
-    ("attestationenabled", "attestation-webhook-enabled"),
-];
 /// Keys of `provider.yaml` that describe the provider record on the chain. `run` ignores these keys.
 pub(super) const RECORD: [&str; 8] = [
     "host",
@@ -69,24 +57,23 @@ const REPLACED: [(&str, &str); 3] = [
 /// settings file.
 const SUGGESTIONS_MAX: usize = 100;
 
-/// Returns whether a settings file can set a flag.
-pub(in crate::args) fn is_settable(flag: &str) -> bool {
-    !EXCLUDED.contains(&flag)
-}
-
 /// Flags of a command that a settings file can set.
 pub(super) struct SettableFlags<'a> {
     args: BTreeMap<String, &'a Arg>,
+    /// Flags by their value in the chart of the Go provider.
+    chart: BTreeMap<String, &'a Arg>,
 }
 
 impl<'a> SettableFlags<'a> {
     pub(super) fn from_command(command: &'a Command) -> Self {
-        let args = command
-            .get_arguments()
-            .filter_map(|arg| Some((arg.get_long()?, arg)));
-        let args = args.filter(|(long, _)| is_settable(long));
+        let args = || command.get_arguments().filter(|arg| is_settable(arg));
+        let chart = args().filter_map(|arg| match arg.get::<FileKey>()? {
+            FileKey::Chart(key) => Some((plain(key), arg)),
+            FileKey::Excluded => None,
+        });
         Self {
-            args: args.map(|(long, arg)| (plain(long), arg)).collect(),
+            chart: chart.collect(),
+            args: args().filter_map(|arg| Some((plain(arg.get_long()?), arg))).collect(),
         }
     }
 
@@ -202,8 +189,7 @@ impl<'a> SettableFlags<'a> {
             };
             return vec![("ingress-mode".to_owned(), vec![mode.to_owned()])];
         }
-        let chart = CHART.iter().find(|(chart_key, _)| *chart_key == name);
-        let flag = chart.map_or(key, |(_, flag)| flag);
+        let flag = self.chart.get(name).and_then(|arg| arg.get_long()).unwrap_or(key);
         vec![(flag.to_owned(), values)]
     }
 

@@ -51,7 +51,7 @@ pub(super) struct SharedSettings {
 
 #[derive(Debug, Clone)]
 struct WatchedFile {
-    name: &'static str,
+    name: String,
     path: PathBuf,
     /// Metadata of the file when its content was hashed.
     stamp: Option<Stamp>,
@@ -66,11 +66,11 @@ impl SharedSettings {
             ("attributes", format!("{:?}", config.required_attributes)),
         ];
         let of_flags = args.compared.values.iter();
-        let of_flags = of_flags.map(|(name, text)| (*name, text.clone()));
+        let of_flags = of_flags.map(|(name, text)| (name.as_str(), text.clone()));
         let hashes = of_config.into_iter().chain(of_flags);
         let hashes = hashes.map(|(name, text)| (name.to_owned(), hash(text.as_bytes())));
         let files = args.compared.files.iter().map(|(name, path)| WatchedFile {
-            name,
+            name: name.clone(),
             path: path.clone(),
             stamp: None,
         });
@@ -104,7 +104,7 @@ impl SharedSettings {
             };
             file.stamp = seen;
             let hash = hash(&bytes);
-            is_changed |= self.hashes.insert(file.name.to_owned(), hash.clone()) != Some(hash);
+            is_changed |= self.hashes.insert(file.name.clone(), hash.clone()) != Some(hash);
         }
         is_changed
     }
