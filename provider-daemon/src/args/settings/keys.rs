@@ -73,7 +73,9 @@ impl<'a> SettableFlags<'a> {
         });
         Self {
             chart: chart.collect(),
-            args: args().filter_map(|arg| Some((plain(arg.get_long()?), arg))).collect(),
+            args: args()
+                .filter_map(|arg| Some((plain(arg.get_long()?), arg)))
+                .collect(),
         }
     }
 
