@@ -3,13 +3,13 @@
 
 use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{ClusterContext, KubeCluster};
-use crate::crd::convert;
-use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::labels;
 use crate::state::Orphan;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::pages;
+use akash_provider_kube_model::crd::convert;
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;

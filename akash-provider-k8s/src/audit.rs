@@ -3,4 +3,4 @@
 pub use akash_provider_kube_kernel::audit::DeletionLog;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -29,7 +29,6 @@ pub(crate) mod unwatched;
 pub use akash_provider_core::election::LeadershipGate;
 
 use crate::access::Access;
-use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::within;
 use crate::labels;
 use crate::settings::{Egress, KubeSettings};
@@ -40,6 +39,7 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::rights::{self, Attempt};
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};

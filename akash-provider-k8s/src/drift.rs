@@ -103,10 +103,10 @@ impl Limit {
     }
 }
 
-impl Drift {
+impl ItemKind {
     /// Returns true if objects of the kind are repaired automatically. Isolation objects are always repaired.
-    pub(crate) fn heals(self, kind: ItemKind) -> bool {
-        self == Self::Heal || kind.is_isolation()
+    pub(crate) fn is_healed(self, mode: Drift) -> bool {
+        mode == Drift::Heal || self.is_isolation()
     }
 }
 

@@ -3,14 +3,14 @@
 
 use crate::cluster::ClusterContext;
 use crate::cluster::records::{RecordAction, RecordOutcome};
-use crate::crd::{ProviderHost, ProviderHostSpec};
 use crate::labels::{self, Labels};
-use crate::state::lease_of_host;
 use akash_provider_core::cluster::{DeclaredHostname, HostnameDeclaration, Hostnames};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::time::timestamp;
+use akash_provider_kube_model::crd::lease_of_host;
+use akash_provider_kube_model::crd::{ProviderHost, ProviderHostSpec};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 

@@ -2,13 +2,13 @@
 
 use crate::cluster::ClusterContext;
 use crate::cluster::records::{RecordAction, RecordOutcome};
-use crate::crd::{ManifestLeaseId, ProviderLeasedIP, ProviderLeasedIpSpec};
 use crate::hostnames::own_labels;
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::LeasedIpUsage;
-use akash_provider_core::manifest::Proto;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::LeaseId;
+use akash_provider_kube_model::crd::{ProviderLeasedIP, ProviderLeasedIpSpec};
+use akash_provider_kube_model::leased_ips::{declaration, lease_of, object_name, spec};
 use async_trait::async_trait;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -211,98 +211,4 @@ fn check_move(lease: &LeaseId, declared: &ProviderLeasedIP, overwrite: bool) -> 
     );
     let message = format!("address `{key}` is held by {holder}");
     Err(Error::new(ErrorKind::Conflict, DECLARE, message))
-}
-
-const fn protocol(proto: Proto) -> &'static str {
-    match proto {
-        Proto::Tcp => "TCP",
-        Proto::Udp => "UDP",
-    }
-}
-
-/// Returns the unique object name for a port of an address.
-pub(crate) fn object_name(ip: &IpDeclaration) -> String {
-    format!("{}-{}-{}", ip.sharing_key, protocol(ip.proto), ip.external_port).to_lowercase()
-}
-
-fn spec(lease: &LeaseId, ip: &IpDeclaration) -> ProviderLeasedIpSpec {
-    let group = &lease.order.group;
-    ProviderLeasedIpSpec {
-        lease_id: ManifestLeaseId {
-            owner: group.deployment.owner.to_string(),
-            dseq: group.deployment.dseq.to_string(),
-            gseq: group.gseq,
-            oseq: lease.order.oseq,
-            provider: lease.provider.to_string(),
-        },
-        service_name: ip.service.clone(),
-        port: u32::from(ip.port),
-        external_port: u32::from(ip.external_port),
-        sharing_key: ip.sharing_key.clone(),
-        protocol: protocol(ip.proto).to_owned(),
-    }
-}
-
-pub(crate) fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
-    let id = &spec.lease_id;
-    let deployment = DeploymentId {
-        owner: id.owner.parse().ok()?,
-        dseq: id.dseq.parse().ok()?,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: id.gseq,
-    };
-    Some(LeaseId {
-        order: OrderId { group, oseq: id.oseq },
-        provider: id.provider.parse().ok()?,
-    })
-}
-
-/// Decodes a declaration; `None` if a port or the protocol is invalid.
-pub(crate) fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
-    let proto = match spec.protocol.to_ascii_uppercase().as_str() {
-        "TCP" => Proto::Tcp,
-        "UDP" => Proto::Udp,
-        _ => return None,
-    };
-    Some(IpDeclaration {
-        service: spec.service_name.clone(),
-        port: spec.port.try_into().ok()?,
-        external_port: spec.external_port.try_into().ok()?,
-        proto,
-        sharing_key: spec.sharing_key.clone(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_has_its_own_object_and_round_trips() {
-        let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
-                    akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
-        let lease: LeaseId = text.parse().unwrap();
-        let ip = IpDeclaration {
-            service: "web".to_owned(),
-            port: 80,
-            external_port: 8080,
-            proto: Proto::Udp,
-            sharing_key: "akash1x-ip-Front".to_owned(),
-        };
-        assert_eq!(object_name(&ip), "akash1x-ip-front-udp-8080");
-        let spec = spec(&lease, &ip);
-        assert_eq!(lease_of(&spec), Some(lease));
-        assert_eq!(declaration(&spec), Some(ip));
-        for garbage in ["", "SCTP"] {
-            let spec = ProviderLeasedIpSpec {
-                protocol: garbage.to_owned(),
-                ..spec.clone()
-            };
-            assert_eq!(declaration(&spec), None);
-        }
-        let spec = ProviderLeasedIpSpec { port: 65_536, ..spec };
-        assert_eq!(declaration(&spec), None);
-    }
 }

@@ -9,22 +9,17 @@ pub mod adopt;
 pub mod apply;
 pub mod audit;
 pub mod cluster;
-pub mod crd;
 mod drift;
 pub mod election;
 mod hostnames;
 pub mod infrastructure;
-pub mod inventory;
 mod leased_ips;
-pub mod objects;
-pub mod operators;
-mod refusal;
 pub mod rights;
-pub mod settings;
 pub mod state;
 pub mod statistics;
 
 pub use akash_provider_kube_kernel::{error, labels, task, write_client};
+pub use akash_provider_kube_model::{inventory, settings};
 
 /// Guide to embedding a provider. The tests of this crate compile the examples.
 #[cfg(doctest)]

@@ -96,10 +96,12 @@ fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules with warnings about unusable chain nodes and clusters. With the default level, `query`, `tx`,
     /// `doctor` and tenant commands omit these warnings. These commands report the failure as an error.
-    const REPORTED: [&str; 3] = [
+    const REPORTED: [&str; 5] = [
         "akash_provider_chain::endpoints",
         "akash_provider_k8s",
         "akash_provider_kube_kernel",
+        "akash_provider_kube_model",
+        "akash_provider_operators",
     ];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

@@ -8,7 +8,12 @@ use crate::workspace::{Package, Workspace};
 
 /// Libraries that compile only with a dev-dependency, because the dev-dependency selects the Kubernetes API
 /// version. For these libraries, the check includes the tests.
-const WITH_TESTS: [&str; 2] = ["akash-provider-k8s", "akash-provider-kube-kernel"];
+const WITH_TESTS: [&str; 4] = [
+    "akash-provider-k8s",
+    "akash-provider-kube-kernel",
+    "akash-provider-kube-model",
+    "akash-provider-operators",
+];
 
 /// Folders of the development tools, which this command does not check.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];

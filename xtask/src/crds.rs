@@ -6,7 +6,7 @@ use crate::workspace::Workspace;
 /// Writes the CustomResourceDefinition files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace
-        .cargo(&["test", "--locked", "-p", "akash-provider-k8s"])
+        .cargo(&["test", "--locked", "-p", "akash-provider-kube-model"])
         .args(["--test", "integration", "--", "crds::"])
         .env("BLESS_CRDS", "1")
         .run()

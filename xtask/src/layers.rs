@@ -12,7 +12,11 @@
 //!         │             ╲                   │
 //!         └───────────────────────► akash-provider-core
 //!
-//!     akash-provider-k8s ─► akash-provider-kube-kernel ─► akash-provider-core
+//!     provider-daemon ─► akash-provider-k8s ───────┐
+//!            │                                     ▼
+//!            └─────► akash-provider-operators ─► akash-provider-kube-model
+//!                                                  ▼
+//!                                          akash-provider-kube-kernel ─► akash-provider-core
 //! ```
 //! The gateway serves any provider, and the development network serves any client. They therefore do not depend on a
 //! cluster backend or on a part of the daemon. The examples share the tenant and the market of
@@ -33,9 +37,13 @@ const BACKENDS: [&str; 4] = [
     "akash-provider-redis",
     CHAIN,
 ];
-/// Watches and writes of Kubernetes objects, which the Kubernetes backend uses.
+/// Watches and writes of Kubernetes objects, which the Kubernetes backend and the operators use.
 const KERNEL: &str = "akash-provider-kube-kernel";
+/// Facts about leases on Kubernetes, which the Kubernetes backend and the operators use.
+const MODEL: &str = "akash-provider-kube-model";
 const KUBERNETES: &str = "akash-provider-k8s";
+/// Operators of hostnames, leased addresses and nodes. They do not depend on the Kubernetes backend.
+const OPERATORS: &str = "akash-provider-operators";
 const DAEMON: &str = "provider-daemon";
 /// Server crates for embedders. In the workspace, these crates depend only on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
@@ -101,15 +109,17 @@ const BANNED_WHEN_PURE: [(&str, &str); 10] = [
 ];
 
 /// Crates that a server must not depend on, because embedders choose cluster, flags and storage.
-const BANNED_IN_SERVERS: [(&str, &str); 15] = [
+const BANNED_IN_SERVERS: [(&str, &str); 17] = [
     (KUBERNETES, "a server works with any cluster"),
     (KERNEL, "a server works with any cluster"),
+    (MODEL, "a server works with any cluster"),
+    (OPERATORS, "a server works with any cluster"),
     ("akash-provider-process", "a server works with any cluster"),
     (DAEMON, "the daemon depends on the servers"),
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
-    ("schemars", "custom resources belong to akash-provider-k8s"),
+    ("schemars", "custom resources belong to akash-provider-kube-model"),
     ("clap", "flags belong to the daemon"),
     ("redb", "durable state belongs to the daemon"),
     ("rusqlite", "durable state belongs to the daemon"),
@@ -200,11 +210,16 @@ fn misplaced(workspace: &Workspace) -> Vec<String> {
 
 fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
     match member.name.as_str() {
-        DAEMON => [CORE, CLI, TENANT].contains(&on) || BACKENDS.contains(&on) || SERVERS.contains(&on),
+        DAEMON => {
+            [CORE, CLI, TENANT, MODEL, OPERATORS].contains(&on)
+                || BACKENDS.contains(&on)
+                || SERVERS.contains(&on)
+        }
         TENANT => [CORE, CHAIN, CLI, "akash-provider-gateway"].contains(&on),
         CLI => on == CORE || on == CHAIN,
         name if SERVERS.contains(&name) => on == CORE || on == CHAIN,
-        KUBERNETES => on == CORE || on == KERNEL,
+        KUBERNETES | OPERATORS => [CORE, KERNEL, MODEL].contains(&on),
+        MODEL => on == CORE || on == KERNEL,
         KERNEL => on == CORE,
         name if BACKENDS.contains(&name) => on == CORE,
         CANONICAL => on == CORE,
@@ -212,7 +227,7 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
             on == CORE || on == CANONICAL || BACKENDS.contains(&on) || SERVERS.contains(&on)
         }
         TOOL => on == TESTBED,
-        OPERATOR_BENCH => on == CORE || BACKENDS.contains(&on),
+        OPERATOR_BENCH => on == CORE || on == MODEL || BACKENDS.contains(&on),
         // Core and testbed have no dependencies in the workspace. A new crate needs a line here and in the
         // diagram.
         _ => false,
@@ -275,7 +290,17 @@ mod tests {
                 (
                     "k8s",
                     "akash-provider-k8s",
+                    &["akash-provider-core", "akash-provider-kube-model"],
+                ),
+                (
+                    "k8s/model",
+                    "akash-provider-kube-model",
                     &["akash-provider-core", "akash-provider-kube-kernel"],
+                ),
+                (
+                    "operators",
+                    "akash-provider-operators",
+                    &["akash-provider-kube-kernel", "akash-provider-kube-model"],
                 ),
                 (
                     "k8s/kernel",
@@ -295,6 +320,7 @@ mod tests {
                         "akash-provider-core",
                         "akash-provider-k8s",
                         "akash-provider-gateway",
+                        "akash-provider-operators",
                         "akash-provider-tenant",
                     ],
                 ),
@@ -326,8 +352,14 @@ mod tests {
                 (
                     "k8s/kernel",
                     "akash-provider-kube-kernel",
-                    &["akash-provider-k8s"],
+                    &["akash-provider-kube-model"],
                 ),
+                (
+                    "k8s/model",
+                    "akash-provider-kube-model",
+                    &["akash-provider-operators"],
+                ),
+                ("operators", "akash-provider-operators", &["akash-provider-k8s"]),
                 ("gateway", "akash-provider-gateway", &["akash-provider-k8s"]),
                 ("daemon", "provider-daemon", &[]),
                 (
@@ -341,6 +373,6 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 9, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 11, "{:?}", misplaced(&workspace));
     }
 }

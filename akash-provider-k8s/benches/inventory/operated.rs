@@ -4,8 +4,8 @@
 //! and JSON.
 
 use crate::{Failed, LOAD, NODES, PODS, print};
-use akash_provider_k8s::operators::inventory::{InventoryOperator, InventoryOperatorOptions};
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::inventory::{InventoryOperator, InventoryOperatorOptions};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};

@@ -1,10 +1,10 @@
 //! Rights that a RoleBinding in the namespace of a lease gives to the account of the provider.
 
 use super::item::ItemKind;
-use crate::objects::{LEASE_ROLE, RBAC};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::rights;
+use akash_provider_kube_model::objects::{LEASE_ROLE, RBAC};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH};
 use crate::labels;
-use crate::objects::{ACCESS, LeaseObjects};
 use akash_provider_kube_kernel::hash;
 use akash_provider_kube_kernel::subset::Lists;
+use akash_provider_kube_model::objects::{ACCESS, LeaseObjects};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;

@@ -16,9 +16,9 @@ use crate::apply::grant::{cannot_bind, granted, has_lease_rights, may_bind_only}
 use crate::apply::item::{Item, ItemKind};
 use crate::apply::plan::{ExistingObject, ExistingObjects, WatchedObjects, compare};
 use crate::error::within;
-use crate::objects::{ACCESS, LEASE_ROLE, RBAC};
 use crate::state::{CachedKind, LeaseView};
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_model::objects::{ACCESS, LEASE_ROLE, RBAC};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

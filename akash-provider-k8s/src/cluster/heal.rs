@@ -26,7 +26,6 @@ use super::{ClusterContext, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Item, ItemKind, ObjectId};
 use crate::apply::plan::{LiveObject, ObjectWrite, WatchedObjects};
 use crate::apply::{WrittenObject, marked};
-use crate::crd::{Manifest, convert};
 use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
@@ -38,6 +37,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::audit::deletion;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::subset;
+use akash_provider_kube_model::crd::{Manifest, convert};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -167,7 +167,7 @@ impl ClusterContext {
             drifted(&applied.items, &applied.view)
                 .into_iter()
                 .filter(is_known)
-                .partition(|found| self.settings.drift.heals(found.write.id.kind));
+                .partition(|found| found.write.id.kind.is_healed(self.settings.drift));
         let leaves = leaves
             .into_iter()
             .map(|found| (found.write.id, found.write.reason));

@@ -6,13 +6,13 @@
 
 use super::passwords::secret_name;
 use super::{ClusterContext, KubeCluster, LeadershipGate};
-use crate::crd::Manifest;
 use crate::error::{from_kube, within};
 use crate::labels;
 use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::audit::deletion;
+use akash_provider_kube_model::crd::Manifest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Preconditions};

@@ -6,13 +6,13 @@
 
 use super::ClusterContext;
 use crate::adopt::Finding;
-use crate::crd::Manifest;
 use crate::labels;
 use crate::state::{CachedKind, LeaseView, Orphan, Reason};
 use akash_provider_core::cluster::{Listing, RecordDefect, UnusableRecord};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::pages;
+use akash_provider_kube_model::crd::Manifest;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::ListParams;

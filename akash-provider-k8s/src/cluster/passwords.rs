@@ -3,13 +3,13 @@
 use super::ClusterContext;
 use super::unwatched::{ByNamespace, is_in};
 use crate::apply::item::{ItemKind, ObjectId};
-use crate::crd::{Manifest, convert};
 use crate::error::within;
 use crate::labels;
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::time::timestamp;
+use akash_provider_kube_model::crd::{Manifest, convert};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

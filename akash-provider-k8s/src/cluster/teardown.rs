@@ -2,12 +2,12 @@
 
 use super::ClusterContext;
 use super::records::{RecordAction, RecordOutcome};
-use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::error::{from_kube, is_absent, within};
 use akash_provider_core::cluster::Teardown;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::rights::{self, Attempt};
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};

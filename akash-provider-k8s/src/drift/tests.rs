@@ -274,9 +274,9 @@ fn isolation_is_repaired_in_each_drift_mode() {
         ItemKind::StatefulSet,
         ItemKind::Service,
     ];
-    assert_eq!(kinds.map(|kind| Drift::Heal.heals(kind)), [true; 4]);
+    assert_eq!(kinds.map(|kind| kind.is_healed(Drift::Heal)), [true; 4]);
     assert_eq!(
-        kinds.map(|kind| Drift::Report.heals(kind)),
+        kinds.map(|kind| kind.is_healed(Drift::Report)),
         [true, false, false, false]
     );
 }

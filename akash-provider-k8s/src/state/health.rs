@@ -3,8 +3,8 @@
 use super::nodes::Nodes;
 use super::replica_counts::Replicas;
 use super::{CachedKind, LeaseView, outage};
-use crate::crd::ManifestService;
 use akash_provider_core::cluster::Health;
+use akash_provider_kube_model::crd::ManifestService;
 
 /// Returns the replica counts of a service, or `None` without a workload.
 #[must_use]

@@ -1,9 +1,8 @@
 //! Watched kinds, and the lease of an object.
 
 use super::LeaseView;
-use crate::crd::{Manifest, ProviderHost, ProviderHostSpec, ProviderLeasedIP};
 use crate::labels;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP, lease_of_host};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -174,26 +173,6 @@ pub(super) fn home_of(kind: CachedKind, meta: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// Returns the lease of a hostname, or `None` if the owner or the provider in the record is invalid.
-#[must_use]
-pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
-    let deployment = DeploymentId {
-        owner: host.owner.parse().ok()?,
-        dseq: host.dseq,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: host.gseq,
-    };
-    Some(LeaseId {
-        order: OrderId {
-            group,
-            oseq: host.oseq,
-        },
-        provider: host.provider.parse().ok()?,
-    })
-}
-
 macro_rules! one_of_a_lease {
     ($type:ty, $kind:ident, $field:ident) => {
         impl WatchedKind for $type {
@@ -277,7 +256,7 @@ many_of_a_lease!(
 );
 many_of_a_lease!(ProviderLeasedIP, Ips, ips);
 
-/// Returns true for a name in the form of [`LeaseId::namespace`]: SHA-224 in base32.
+/// Returns true for a name in the form of [`LeaseId::namespace`](akash_provider_core::types::LeaseId::namespace): SHA-224 in base32.
 #[must_use]
 pub fn is_lease_namespace(name: &str) -> bool {
     name.len() == 45

@@ -1,8 +1,8 @@
 //! Test data.
 
-use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_model::crd::{Manifest, ProviderHost};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use serde_json::{Value, json};

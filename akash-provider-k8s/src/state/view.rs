@@ -1,7 +1,7 @@
 //! Objects of one lease.
 
 use super::CachedKind;
-use crate::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
+use akash_provider_kube_model::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;

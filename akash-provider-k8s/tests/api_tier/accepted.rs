@@ -8,13 +8,13 @@ mod cluster;
 #[expect(dead_code, reason = "another test compares these objects")]
 #[path = "../integration/peer/recordings.rs"]
 mod recordings;
-#[path = "../integration/objects/sdl.rs"]
+#[path = "../../model/tests/integration/objects/sdl.rs"]
 mod sdl;
 
 use akash_provider_core::cluster::WorkloadSpec;
-use akash_provider_k8s::crd::{self, Manifest, convert};
-use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
 use akash_provider_k8s::settings::{CommitLevels, Isolation, KubeSettings};
+use akash_provider_kube_model::crd::{self, Manifest, convert};
+use akash_provider_kube_model::objects::{self, LeaseObjects, PriorState};
 use cluster::{Cluster, Trial, missing};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 fn cases() -> Vec<(String, WorkloadSpec)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/objects");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("model/tests/data/objects");
     let files = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());

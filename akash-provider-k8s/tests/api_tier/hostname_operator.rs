@@ -3,13 +3,13 @@
 use crate::world::{World, deployment, put, run, service};
 use akash_provider_core::manifest::{HttpOptions, without_star};
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::operators::hostname::index::RoutePlan;
-use akash_provider_k8s::operators::hostname::queue::RetryPolicy;
-use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
-use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_kube_model::crd::convert::to_manifest;
+use akash_provider_operators::hostname::index::RoutePlan;
+use akash_provider_operators::hostname::queue::RetryPolicy;
+use akash_provider_operators::hostname::route::{Controller, GatewayProvider, Mode};
+use akash_provider_operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::DeleteParams;

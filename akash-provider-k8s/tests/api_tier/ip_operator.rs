@@ -154,7 +154,7 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
             second.stop().await;
             let mut named = options(world);
             named.mode.pool = "public".to_owned();
-            named.mode.words = akash_provider_k8s::operators::ip::balancer::AnnotationPrefix::New;
+            named.mode.words = akash_provider_operators::ip::balancer::AnnotationPrefix::New;
             let third = start(&client, named).await;
             let wanted = json!({"metallb.io/allow-shared-ip": key(&two, "front"), "metallb.io/address-pool": "public"});
             let is_so =

@@ -5,7 +5,7 @@
 use crate::world::{World, put, run};
 use akash_provider_core::cluster::HostnameDeclaration;
 use akash_provider_core::manifest::HttpOptions;
-use akash_provider_k8s::objects::{HTTPRoute, ParentRef, http_route};
+use akash_provider_kube_model::objects::{HTTPRoute, ParentRef, http_route};
 use futures::FutureExt;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};

@@ -237,7 +237,7 @@ impl World {
     }
 
     async fn lists_manifests(&self) -> bool {
-        let api: Api<akash_provider_k8s::crd::Manifest> =
+        let api: Api<akash_provider_kube_model::crd::Manifest> =
             Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);
         api.list(&ListParams::default()).await.is_ok()
     }

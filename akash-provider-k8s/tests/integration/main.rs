@@ -1,14 +1,8 @@
-//! Tests without a cluster: rendered objects, and the behaviour with a misbehaving API server.
+//! Tests without a cluster: comparison with the Go provider, rights, and the behaviour with a misbehaving API server.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed test panics with the reason"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics with the reason")]
 
 mod api_server;
-mod crds;
-mod objects;
 mod peer;
 mod rights;
 mod watches;

@@ -5,17 +5,15 @@
 mod differences;
 mod recordings;
 
-use akash_provider_k8s::crd::{Manifest, ProviderHost, convert};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
-use akash_provider_k8s::operators::hostname::facts;
-use akash_provider_k8s::operators::hostname::index::{
-    HostnameEvent, HostnameIndex, HostnameWork, ObjectChange,
-};
-use akash_provider_k8s::operators::hostname::live::LiveObject;
-use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
-use akash_provider_k8s::operators::hostname::route::Mode;
 use akash_provider_k8s::settings::Isolation;
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, convert};
+use akash_provider_kube_model::objects::{self, LeaseObjects, PriorState};
+use akash_provider_operators::hostname::facts;
+use akash_provider_operators::hostname::index::{HostnameEvent, HostnameIndex, HostnameWork, ObjectChange};
+use akash_provider_operators::hostname::live::LiveObject;
+use akash_provider_operators::hostname::object_kind::ObjectKind;
+use akash_provider_operators::hostname::route::Mode;
 use differences::Difference;
 use kube::core::DynamicObject;
 use recordings::Recording;

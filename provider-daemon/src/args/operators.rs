@@ -18,9 +18,9 @@ use super::values;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::operators::hostname::HostnameOperatorOptions;
-use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
-use akash_provider_k8s::operators::hostname::index::RoutePlan;
+use akash_provider_operators::hostname::HostnameOperatorOptions;
+use akash_provider_operators::hostname::certificate::{Issuer, IssuerKind};
+use akash_provider_operators::hostname::index::RoutePlan;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use common::{CommonArgs, DeletionLogArgs, RetryArgs};
@@ -199,7 +199,7 @@ impl HostnameArgs {
 mod tests {
     use super::*;
     use akash_provider_k8s::audit::DeletionLog;
-    use akash_provider_k8s::operators::hostname::route::{GatewayProvider, Mode};
+    use akash_provider_operators::hostname::route::{GatewayProvider, Mode};
     use clap::Parser;
 
     #[derive(Parser)]

@@ -2,8 +2,8 @@
 
 use super::values;
 use akash_provider_cli::setting::{FileKey, HaRule};
-use akash_provider_k8s::objects::INGRESS_CLASS;
-use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
+use akash_provider_kube_model::objects::INGRESS_CLASS;
+use akash_provider_operators::hostname::route::{Controller, GatewayProvider, Mode};
 use clap::{Args, ValueEnum};
 
 /// Routing of HTTP to services.

@@ -2,7 +2,7 @@
 
 use super::Measure;
 use super::convert::{flag, length, number, seconds};
-use akash_provider_k8s::operators::{QueueDepth, WorkStatistics};
+use akash_provider_operators::{QueueDepth, WorkStatistics};
 
 #[derive(Debug)]
 pub(crate) struct OperatorValues {

@@ -23,12 +23,12 @@ use crate::args::operators::{GpuListArgs, InventoryArgs};
 use crate::metrics::Measure;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::error::listen_text;
-use akash_provider_k8s::operators::WorkStatistics;
-use akash_provider_k8s::operators::inventory::rules::Rules;
-use akash_provider_k8s::operators::inventory::{
+use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::WorkStatistics;
+use akash_provider_operators::inventory::rules::Rules;
+use akash_provider_operators::inventory::{
     ClusterReport, DiscoveryStatus, InventoryOperator, InventoryOperatorOptions, InventoryOperatorStatus,
 };
-use akash_provider_k8s::write_client::WriteClient;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};

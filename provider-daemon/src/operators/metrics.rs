@@ -2,7 +2,7 @@
 
 use crate::metrics::convert::{flag, number, seconds};
 use crate::metrics::{Measure, MeasureCollector, queue_states};
-use akash_provider_k8s::operators::{OperationCounts, WatchStatus, WorkStatistics};
+use akash_provider_operators::{OperationCounts, WatchStatus, WorkStatistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Responses that all operators share.
 
 use super::serve::{Peer, status};
-use akash_provider_k8s::operators::WatchStatus;
+use akash_provider_operators::WatchStatus;
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};

@@ -7,11 +7,13 @@ use super::{SourceFile, count};
 use crate::figures::Figure;
 
 /// Crates for embedders.
-pub(super) const EMBEDDED: [(&str, &str); 10] = [
+pub(super) const EMBEDDED: [(&str, &str); 12] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
     ("kube-kernel", "akash-provider-k8s/kernel/src/"),
+    ("kube-model", "akash-provider-k8s/model/src/"),
+    ("operators", "akash-provider-operators/src/"),
     ("redis", "akash-provider-redis/src/"),
     ("process", "akash-provider-process/src/"),
     ("gateway", "provider-daemon/gateway/src/"),

@@ -15,7 +15,12 @@ use crate::workspace::Workspace;
 /// Version of cargo-semver-checks, which must support the compiler's rustdoc format.
 const VERSION: &str = "0.51.0";
 /// Libraries that compile only with a feature for a Kubernetes version.
-const KUBERNETES: [&str; 2] = ["akash-provider-k8s", "akash-provider-kube-kernel"];
+const KUBERNETES: [&str; 4] = [
+    "akash-provider-k8s",
+    "akash-provider-kube-kernel",
+    "akash-provider-kube-model",
+    "akash-provider-operators",
+];
 const KUBERNETES_VERSION: &str = "k8s-openapi/v1_34";
 
 /// Compares each library with its last release. If no release exists, the check passes.

@@ -3,11 +3,11 @@
 use super::super::differences::meta_of;
 use super::super::is_as_new;
 use crate::apply::item::ObjectId;
-use crate::crd::Manifest;
 use crate::drift::RepairBackoff;
 use crate::state::LeaseView;
 use crate::statistics::{ClusterCounters, DriftOutcome};
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_model::crd::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;

@@ -3,7 +3,6 @@
 use crate::apply::item::ItemKind;
 use crate::apply::plan::ObjectHashes;
 use crate::labels;
-use crate::objects::{leased_ip_policy_name, node_port_service_name};
 use crate::state::LeaseView;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
@@ -11,6 +10,7 @@ use akash_provider_core::manifest::{
 };
 use akash_provider_core::types::{Attribute, Cpu, Gpu, LeaseId, Memory, Resources, Storage};
 use akash_provider_kube_kernel::subset::quantity;
+use akash_provider_kube_model::objects::{leased_ip_policy_name, node_port_service_name};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec, Service as KubeService, ServicePort};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

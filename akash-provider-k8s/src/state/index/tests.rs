@@ -1,7 +1,7 @@
 use super::super::samples::{PROVIDER, deployment, host, lease, manifest, namespace, pod};
 use super::*;
-use crate::crd::{Manifest, ProviderHost};
 use akash_provider_core::cluster::Outage;
+use akash_provider_kube_model::crd::{Manifest, ProviderHost};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

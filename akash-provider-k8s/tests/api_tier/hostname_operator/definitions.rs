@@ -9,7 +9,7 @@ use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::operators::hostname::route::Mode;
+use akash_provider_operators::hostname::route::Mode;
 use futures::FutureExt;
 use kube::Api;
 use kube::api::ListParams;

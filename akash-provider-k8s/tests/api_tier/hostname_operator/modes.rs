@@ -4,12 +4,12 @@
 use super::*;
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration};
 use akash_provider_k8s::infrastructure::Infrastructure;
-use akash_provider_k8s::objects::RESTRICTIONS;
-use akash_provider_k8s::operators::handover::open_to_gateway;
-use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
-use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
 use akash_provider_k8s::settings::IngressMode;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_kube_model::objects::RESTRICTIONS;
+use akash_provider_operators::handover::open_to_gateway;
+use akash_provider_operators::hostname::certificate::{Issuer, IssuerKind};
+use akash_provider_operators::hostname::object_kind::ObjectKind;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 

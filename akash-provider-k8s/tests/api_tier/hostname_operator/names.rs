@@ -3,11 +3,11 @@
 use super::*;
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, ReachState};
 use akash_provider_k8s::cluster::KubeCluster;
-use akash_provider_k8s::operators::hostname::index::ProofRule;
-use akash_provider_k8s::operators::hostname::notes::ProofState;
-use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
-use akash_provider_k8s::operators::hostname::proof::{ProofConfig, TxtLookup, record as proof_record};
-use akash_provider_k8s::operators::hostname::schedule::CheckRate;
+use akash_provider_kube_model::crd::notes::ProofState;
+use akash_provider_operators::hostname::index::ProofRule;
+use akash_provider_operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
+use akash_provider_operators::hostname::proof::{ProofConfig, TxtLookup, record as proof_record};
+use akash_provider_operators::hostname::schedule::CheckRate;
 use async_trait::async_trait;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::api::{Patch, PatchParams};

@@ -3,8 +3,8 @@
 
 use super::*;
 use akash_provider_core::inventory::Pair;
-use akash_provider_k8s::operators::inventory::ClusterReport;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::inventory::ClusterReport;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! responses of the pods.
 
 use super::*;
-use akash_provider_k8s::operators::inventory::discovery::{self, ACCOUNT, PORT};
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::inventory::discovery::{self, ACCOUNT, PORT};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::Role;
 use std::net::IpAddr;

@@ -4,12 +4,12 @@
 use crate::world::{World, deployment, put, service};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, IpOperatorOptions};
-use akash_provider_k8s::operators::queue::RetryPolicy;
 use akash_provider_k8s::state::WatchConfig;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_kube_model::crd::convert::to_manifest;
+use akash_provider_operators::ip::{AddressStatus, IpOperator, IpOperatorOptions};
+use akash_provider_operators::queue::RetryPolicy;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};

@@ -2,7 +2,7 @@
 //! the proxy and writes the status of the routes.
 
 use super::routes::{self, ObjectKey, ObservedObjects, Scope, Target};
-use akash_provider_k8s::objects::HTTPRoute;
+use akash_provider_kube_model::objects::HTTPRoute;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;

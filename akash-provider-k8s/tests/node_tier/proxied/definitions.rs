@@ -8,7 +8,7 @@ use crate::tenant::{Tenant, WAIT_LIMIT, client, put};
 use crate::test_cluster::block_on;
 use crate::world::{define, undefine};
 use akash_provider_core::cluster::Cluster;
-use akash_provider_k8s::operators::hostname::HostnameOperator;
+use akash_provider_operators::hostname::HostnameOperator;
 use futures::FutureExt;
 use kube::Client;
 use serde_json::json;

@@ -5,7 +5,7 @@ use crate::args::audit::{default_settings, directory};
 use crate::audit;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::Timing;
-use akash_provider_k8s::operators::queue::RetryPolicy;
+use akash_provider_operators::queue::RetryPolicy;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;

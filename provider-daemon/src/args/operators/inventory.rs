@@ -3,7 +3,7 @@
 use super::common::{CommonArgs, DeletionLogArgs};
 use akash_provider_cli::setting::{HaRule, Reloaded};
 use akash_provider_cli::values;
-use akash_provider_k8s::operators::inventory::{InventoryOperatorOptions, discovery};
+use akash_provider_operators::inventory::{InventoryOperatorOptions, discovery};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::setting::HaRule;
 use akash_provider_cli::values;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::operators::ip::IpOperatorOptions;
-use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};
+use akash_provider_operators::ip::IpOperatorOptions;
+use akash_provider_operators::ip::balancer::{AnnotationPrefix, Mode};
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `operator ip`.

@@ -3,8 +3,8 @@
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::setting::HaRule;
 use akash_provider_cli::values;
-use akash_provider_k8s::operators::hostname::index::ProofRule;
-use akash_provider_k8s::operators::hostname::schedule::CheckRate;
+use akash_provider_operators::hostname::index::ProofRule;
+use akash_provider_operators::hostname::schedule::CheckRate;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, SocketAddr};

@@ -7,7 +7,7 @@ use super::kubernetes::{ClusterConnection, NoCluster};
 use akash_provider_cli::plain::count;
 use akash_provider_k8s::inventory::Vendor;
 use akash_provider_k8s::labels::MANAGED;
-use akash_provider_k8s::operators::inventory::node::has_gpu_label;
+use akash_provider_operators::inventory::node::has_gpu_label;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;

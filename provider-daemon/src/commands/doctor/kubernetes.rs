@@ -5,7 +5,7 @@ use super::check::Check;
 use super::cluster_read::LIMIT;
 use super::{rights, routes};
 use crate::cluster_client::client;
-use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;

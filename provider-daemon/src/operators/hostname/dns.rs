@@ -3,7 +3,7 @@
 #[cfg(test)]
 pub(crate) mod server;
 
-use akash_provider_k8s::operators::hostname::proof::TxtLookup;
+use akash_provider_operators::hostname::proof::TxtLookup;
 use async_trait::async_trait;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};

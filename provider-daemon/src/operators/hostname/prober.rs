@@ -1,7 +1,7 @@
 //! HTTP client of probes, with limits of time and size.
 
 use akash_provider_core::error::chain_text;
-use akash_provider_k8s::operators::hostname::probe::{ProbeRequest, ProbeResponse, Prober};
+use akash_provider_operators::hostname::probe::{ProbeRequest, ProbeResponse, Prober};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Request;

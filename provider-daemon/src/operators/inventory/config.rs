@@ -10,7 +10,7 @@
 //! ```
 
 use crate::files::{self, yaml_error};
-use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
+use akash_provider_operators::inventory::rules::{Pattern, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::path::PathBuf;

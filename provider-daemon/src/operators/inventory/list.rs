@@ -3,8 +3,8 @@
 
 use crate::download::download;
 use crate::files;
-use akash_provider_k8s::operators::inventory::InventoryOperator;
-use akash_provider_k8s::operators::inventory::database::{BYTES_MAX, Database};
+use akash_provider_operators::inventory::InventoryOperator;
+use akash_provider_operators::inventory::database::{BYTES_MAX, Database};
 use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};

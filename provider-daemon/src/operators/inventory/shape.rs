@@ -2,9 +2,9 @@
 
 use akash_provider_chain::proto::akash::inventory::v1 as wire;
 use akash_provider_gateway::inventory::cluster;
-use akash_provider_k8s::operators::inventory::ClusterReport;
-use akash_provider_k8s::operators::inventory::database::Model;
-use akash_provider_k8s::operators::inventory::discovery::Processor;
+use akash_provider_operators::inventory::ClusterReport;
+use akash_provider_operators::inventory::database::Model;
+use akash_provider_operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::operators::process::{Process, router};
-use akash_provider_k8s::operators::ip::IpOperatorOptions;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::ip::IpOperatorOptions;
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;

@@ -2,7 +2,7 @@
 
 use super::super::tests::{of_nodes, process, recorded_node, silent};
 use super::*;
-use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
+use akash_provider_operators::inventory::rules::{Pattern, Rules};
 use http::uri::PathAndQuery;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};

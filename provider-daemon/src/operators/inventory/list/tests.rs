@@ -3,8 +3,8 @@
 use super::super::tests::silent;
 use super::*;
 use crate::download::onward;
-use akash_provider_k8s::operators::inventory::InventoryOperatorOptions;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_operators::inventory::InventoryOperatorOptions;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

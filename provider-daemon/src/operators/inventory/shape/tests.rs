@@ -3,8 +3,8 @@
 use super::super::tests::{counted, of_nodes, process, recorded_node};
 use super::*;
 use akash_provider_chain::proto::akash::provider::v1::Status;
-use akash_provider_k8s::operators::inventory::database::Database;
-use akash_provider_k8s::operators::inventory::rules::Rules;
+use akash_provider_operators::inventory::database::Database;
+use akash_provider_operators::inventory::rules::Rules;
 use prost::Message;
 use std::sync::Arc;
 
