@@ -1,113 +1,28 @@
-//! Command line: commands, flags and their help.
+//! Command line: the commands, their help, and the variables of their flags.
 
-pub mod audit;
-pub mod bus;
-pub mod cluster;
-mod cluster_domain;
-pub mod compared;
-pub mod config;
-pub mod devnet;
-pub mod doctor;
 pub mod environment;
-pub mod go_flags;
-pub mod ha;
 pub mod help;
-pub mod keys;
-pub mod kubernetes;
-pub mod limits;
-pub mod metrics;
-pub mod migrate;
-mod nearest;
-pub mod operator;
-pub mod operators;
-pub mod orders;
-#[cfg(feature = "otlp")]
-pub mod otlp;
-mod output;
-pub mod pricing;
-pub mod query;
-#[cfg(test)]
-mod reference;
-pub mod routes;
-pub mod rules;
-pub mod run;
-pub mod settings;
-pub mod show;
-pub mod state;
-pub mod tools;
-pub mod tx;
 
-pub use audit::{AuditArgs, AuditLogArgs};
-pub use bus::{BusArgs, BusCommand};
-pub use cluster::ClusterArgs;
-pub use config::ConfigCommand;
-pub use devnet::DevnetArgs;
-pub use doctor::DoctorArgs;
-pub use ha::HaArgs;
-pub use keys::KeysArgs;
-pub use kubernetes::KubernetesArgs;
-pub use migrate::MigrateCommand;
-pub use operator::OperatorCommand;
-pub use operators::OperatorsCommand;
-pub use orders::OrderHistoryArgs;
-#[cfg(feature = "otlp")]
-pub use otlp::OtlpArgs;
-pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs, Strategy};
-pub use query::QueryArgs;
-pub use run::RunArgs;
-pub use state::StateAction;
-pub use tools::ToolsCommand;
-pub use tx::TxArgs;
-
-pub use akash_provider_cli::flags::{Format, KeyringArgs, NodeArgs, Output, SignerArgs};
-pub use akash_provider_tenant::args::TenantCommand;
-
-use crate::flight::{BundleArgs, ReplayArgs};
-use akash_provider_cli::setting::{FileKey, HaRule};
-use akash_provider_cli::values;
-use akash_provider_core::types::{Address, Attribute, OrderId};
-use anyhow::Context;
+use akash_provider_dev::args::{DevArgs, DevnetArgs};
+use akash_provider_operate::args::{
+    BusCommand, ConfigCommand, DoctorArgs, ExplainArgs, KeysArgs, MigrateCommand, OperatorCommand,
+    PriceCommand, QueryArgs, SdlArgs, StateAction, ToolsCommand, TxArgs, explain,
+};
+use akash_provider_service::args::settings::{self, RunSettings};
+use akash_provider_service::args::{GlobalArgs, OperatorsCommand, RunArgs, run};
+use akash_provider_service::flight::{BundleArgs, ReplayArgs};
+use akash_provider_tenant::args::TenantCommand;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
-pub(crate) const DEFAULT_LEVEL: &str = "warn";
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
 #[command(name = "provider-daemon", version, about, max_term_width = help::WIDTH_MAX)]
 pub struct Cli {
-    /// Log level or filter: error, warn, info, debug, trace, off, or MODULE=LEVEL
-    #[arg(
-        long,
-        global = true,
-        env = "AP_LOG_LEVEL",
-        default_value = DEFAULT_LEVEL,
-        alias = "log_level"
-    )]
-    #[arg(add = HaRule::OUTPUT)]
-    pub log_level: String,
-    /// Format of log lines on stderr
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value = "plain",
-        alias = "log_format"
-    )]
-    #[arg(add = HaRule::OUTPUT)]
-    pub log_format: LogFormat,
-    /// Color log lines [default: true on a terminal]
-    #[arg(long, global = true, alias = "log_color", value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = values::go_bool)]
-    #[arg(add = HaRule::OUTPUT)]
-    pub log_color: Option<bool>,
-    /// Directory of keys, certificates and state [default: ~/.akash]
-    #[arg(long, global = true, value_name = "DIR")]
-    #[arg(add = HaRule::LOCATION, add = FileKey::Excluded)]
-    pub home: Option<PathBuf>,
+    /// Flags of all commands.
+    #[command(flatten)]
+    pub global: GlobalArgs,
     /// Command to run.
     #[command(subcommand)]
     pub command: Command,
@@ -182,11 +97,11 @@ impl Cli {
     #[must_use]
     pub fn from_process() -> Self {
         let look = |name: &str| std::env::var(name).ok();
-        let command = help::with_examples(run::for_a_real_chain(Self::command()));
+        let command = help::with_examples(Self::for_a_real_chain());
         let command = environment::read_in(command, is_of_a_real_provider(), look);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let words = std::env::args_os().collect();
-        settings::parse(command, words, names, look).unwrap_or_else(|error| {
+        Self::parse_settings(command, words, names, look).unwrap_or_else(|error| {
             if error.kind() != ErrorKind::Io {
                 error.exit()
             }
@@ -196,18 +111,61 @@ impl Cli {
         })
     }
 
-    /// Returns the home directory of the provider.
-    ///
-    /// # Errors
-    /// Returns an error if `--home` is not set and the user has no home directory.
-    pub fn home(&self) -> anyhow::Result<PathBuf> {
-        if let Some(home) = &self.home {
-            return Ok(home.clone());
+    /// Returns the command line without the trial defaults of commands for a real provider.
+    #[must_use]
+    pub fn for_a_real_chain() -> clap::Command {
+        let root = Self::command().mut_subcommand("run", run::for_a_real_chain);
+        let root = root.mut_subcommand("doctor", run::with_a_result);
+        let root = root.mut_subcommand("config", |config| config.mut_subcommands(run::with_a_result));
+        root.mut_subcommand("explain", explain::for_a_real_chain)
+    }
+
+    /// Returns the command `run` with all its flags.
+    pub(crate) fn flags_of_run() -> clap::Command {
+        let mut root = Self::for_a_real_chain();
+        root.build();
+        let run = root.find_subcommand("run").cloned();
+        run.unwrap_or_default()
+    }
+
+    /// Parses a command line, and the settings files that are named in flags or environment variables.
+    fn parse_settings(
+        command: clap::Command,
+        words: Vec<OsString>,
+        variables: impl Iterator<Item = String>,
+        look: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, clap::Error> {
+        let (matches, found) = settings::parse(command, words, variables, look)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        if let Some(found) = found {
+            cli.command.set(found);
         }
-        let user = std::env::home_dir().filter(|dir| !dir.as_os_str().is_empty());
-        let user =
-            user.context("the user has no home directory; set --home to the directory of keys and state")?;
-        Ok(user.join(".akash"))
+        Ok(cli)
+    }
+}
+
+impl Command {
+    /// Sets the settings of `run` that result from files, and the remarks about them.
+    fn set(&mut self, found: RunSettings) {
+        if let Self::Config(ConfigCommand::Show(args)) = self {
+            args.settings = found.settings;
+        }
+        if let Some(run) = self.run_args() {
+            run.compared = found.compared;
+            run.remarks = found.remarks;
+        }
+    }
+
+    /// Returns the flags of `run`, or `None` for a command without these flags.
+    fn run_args(&mut self) -> Option<&mut RunArgs> {
+        match self {
+            Self::Run(args) => Some(args),
+            Self::Explain(args) => Some(&mut args.run),
+            Self::Doctor(args) => Some(&mut args.run),
+            Self::Config(ConfigCommand::Show(args)) => Some(&mut args.run),
+            Self::Config(ConfigCommand::Check(args)) => Some(&mut args.run),
+            _ => None,
+        }
     }
 }
 
@@ -223,140 +181,44 @@ fn is_of_a_real_provider() -> bool {
     })
 }
 
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Human-readable text.
-    #[value(alias = "text")]
-    Plain,
-    /// One JSON object per line.
-    Json,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Arguments of `dev`.
-#[derive(Debug, Clone, Args)]
-pub struct DevArgs {
-    /// SDL files to deploy [default: a built-in SDL]
-    pub sdl: Vec<PathBuf>,
-    /// Deploy, update and close each SDL once, print a summary and exit: code 0 if all succeeded
-    #[arg(long)]
-    pub once: bool,
-    /// Give the provider all attributes, signatures and hardware that the SDLs require
-    #[arg(long)]
-    pub accept_any: bool,
-    /// Time between two blocks
-    #[arg(long, default_value = "1s", value_parser = values::duration)]
-    pub block_time: Duration,
-    /// Number of generated orders, in addition to the SDL files
-    #[arg(long, default_value_t = 0)]
-    pub orders: u32,
-    /// Number of generated orders per second
-    #[arg(long, default_value_t = 5.0, value_parser = values::rate)]
-    pub rate: f64,
-    /// Seed of the generated orders
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Domain of automatic hostnames; empty disables them
-    #[arg(long, default_value = "ingress.localhost")]
-    pub deployment_ingress_domain: String,
-    /// Close a lease after this time in an unhealthy state; 0 disables the limit
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
-    pub unhealthy_limit: Duration,
-    /// File that stores the market between runs: chain, tenants, leases, circuit breaker
-    #[arg(long, value_name = "FILE")]
-    pub state: Option<PathBuf>,
-    /// Run services as local processes without isolation, from their command, args and env; images are not used
-    #[arg(long, conflicts_with_all = ["kubeconfig", "orders"])]
-    pub processes: bool,
-    /// Connect the provider to the market through a development network, over the protocols of a node
-    #[arg(long)]
-    pub wire: bool,
-    /// Delete from the cluster the objects of the embedded chain with this ID, then exit
-    #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
-    pub remove_leftovers_of: Option<String>,
-    /// Listen address of the gateway; port 0 chooses a port [default: 127.0.0.1:8443; none with --once]
-    #[arg(long, value_name = "ADDRESS")]
-    pub gateway_listen_address: Option<SocketAddr>,
-    /// Listen address of the gRPC gateway [default: the port after the gateway's]
-    #[arg(long, value_name = "ADDRESS")]
-    pub gateway_grpc_listen_address: Option<SocketAddr>,
-    /// Output format of events
-    #[arg(long, short, value_enum, default_value = "text")]
-    pub output: Output,
-    /// Attribute of the provider in addition to its hardware, as key=value; repeatable
-    #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
-    pub attribute: Vec<Attribute>,
-    /// In-memory cluster.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-    /// Kubernetes cluster.
-    #[command(flatten)]
-    pub kubernetes: KubernetesArgs,
-    /// Prices.
-    #[command(flatten)]
-    pub pricing: PricingArgs,
-}
-
-/// Arguments of `sdl`.
-#[derive(Debug, Args)]
-pub struct SdlArgs {
-    /// Part of the SDL to print
-    #[arg(value_enum)]
-    pub what: SdlPart,
-    /// SDL file; `-` reads standard input
-    pub file: PathBuf,
-    /// Output format [default: json for manifest and groups, text for validate]
-    #[arg(long, short, value_enum)]
-    pub output: Option<Format>,
-    /// Treat warnings, such as an unknown field, as errors
-    #[arg(long)]
-    pub strict: bool,
-}
-
-/// Output of `sdl`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SdlPart {
-    /// Manifest that a tenant sends to the provider
-    Manifest,
-    /// Groups that a tenant puts on the chain
-    Groups,
-    /// Hash of the manifest, as the chain stores it
-    Hash,
-    /// Errors and warnings of the SDL, with line numbers
-    Validate,
-}
-
-/// Arguments of `explain`.
-#[derive(Debug, Args)]
-pub struct ExplainArgs {
-    /// SDL file; `-` reads standard input
-    #[arg(required_unless_present = "order")]
-    pub file: Option<PathBuf>,
-    /// Open order on the chain instead of an SDL, as OWNER/DSEQ/GSEQ/OSEQ
-    #[arg(long, conflicts_with = "file")]
-    pub order: Option<OrderId>,
-    /// Account of a running provider; its gateway is queried, and --from is ignored
-    #[arg(long, value_name = "ADDRESS")]
-    pub provider: Option<Address>,
-    /// URL of the provider of --provider, as https://host:port [default: the registered URL]
-    #[arg(long, value_name = "URL", requires = "provider")]
-    pub provider_url: Option<String>,
-    /// Give the provider all attributes and signatures that the SDL requires, but no additional hardware
-    #[arg(long, conflicts_with_all = ["from", "provider"])]
-    pub accept_any: bool,
-    /// Attribute of the provider in addition to its hardware, as key=value; repeatable
-    #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
-    pub attribute: Vec<Attribute>,
-    /// Provider to explain. With `--from` its record, leases and bids are read from the chain, and its capacity from
-    /// the cluster of `--kubeconfig`.
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-impl ExplainArgs {
-    /// Returns whether the command queries the real chain and cluster.
-    #[must_use]
-    pub const fn is_of_a_real_provider(&self) -> bool {
-        self.run.signer.from.is_some()
+    #[test]
+    fn every_command_with_the_flags_of_run_gets_the_remarks_of_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("settings.yaml");
+        std::fs::write(&file, "zzz: 1\nbid-timeout: 7m\n").unwrap();
+        let config = format!("--config={}", file.display());
+        let parsed = |words: &[&str]| {
+            let words = ["provider-daemon"].iter().chain(words);
+            let words = words.map(OsString::from).collect();
+            let command = Cli::for_a_real_chain();
+            Cli::parse_settings(command, words, std::iter::empty(), |_| None).unwrap()
+        };
+        for words in [
+            &["run"][..],
+            &["doctor"],
+            &["explain", "web.yaml"],
+            &["config", "show"],
+            &["config", "check"],
+        ] {
+            let mut cli = parsed(&[words, &[&config]].concat());
+            let run = cli.command.run_args().unwrap();
+            assert_eq!(run.remarks.unknown.len(), 1, "{words:?}");
+            assert_eq!(run.bids.bid_timeout.as_secs(), 420, "{words:?}");
+            let compared = format!("{:?}", run.compared);
+            assert!(
+                compared.contains("\"bid-timeout\": \"420s\""),
+                "{words:?}: {compared}"
+            );
+        }
+        assert!(parsed(&["version"]).command.run_args().is_none());
+        let Command::Config(ConfigCommand::Show(args)) = parsed(&["config", "show", &config]).command else {
+            panic!("expected `config show`");
+        };
+        let shown = args.settings.iter().find(|setting| setting.name == "bid-timeout");
+        assert_eq!(shown.unwrap().source, "file");
     }
 }

@@ -1,84 +1,57 @@
-//! The daemon: command line, default backends, and an embedded market for development.
+//! The program of an Akash provider: its command line, with the commands of all audiences.
 //!
-//! The crate is a library, so that embedders can reuse its parts. The binary calls [`run()`].
+//! The binary calls [`run()`]. The commands are in crates of their own, which embedders can reuse.
 
 pub mod args;
-pub mod audit;
-pub mod backend;
-pub mod chain_json;
-mod cluster_client;
-pub mod commands;
-mod core_dumps;
-pub mod dev;
-mod download;
+mod completions;
 pub mod error;
-mod files;
-pub mod flight;
-mod hardware;
-pub mod history;
-mod logging;
-pub mod metrics;
-mod numbered_files;
-pub mod operator;
-pub mod operators;
-#[cfg(feature = "otlp")]
-pub mod otlp;
-mod prices;
-pub mod printer;
-pub mod run;
-pub mod script_supervisor;
-mod signals;
-pub mod state;
-pub mod supervise;
-pub mod trial;
-mod writers;
 
 use akash_provider_cli::output::say;
-use akash_provider_gateway::ProgramVersion;
+use akash_provider_dev::{dev, devnet};
+use akash_provider_operate::{
+    bus, config, doctor, explain, keys, migrate, operator, operators, price, query, sdl, state, tools, tx,
+};
+use akash_provider_service::{COMMIT, core_dumps, flight, logging, run};
 use args::{Cli, Command};
 use std::process::ExitCode;
-
-/// Commit of the build in hexadecimal, or `unknown`. From Git in a checkout, otherwise from
-/// `AP_BUILD_COMMIT`.
-const COMMIT: &str = env!("AP_BUILD_COMMIT");
-
-pub(crate) fn program() -> ProgramVersion {
-    ProgramVersion {
-        name: env!("CARGO_PKG_NAME"),
-        version: env!("CARGO_PKG_VERSION"),
-        commit: if COMMIT == "unknown" { "" } else { COMMIT },
-    }
-}
 
 /// Runs the command of a command line.
 ///
 /// # Errors
 /// Returns the failure of the command with its causes.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    logging::start(cli)?;
+    let is_short = matches!(
+        cli.command,
+        Command::Query(_) | Command::Tx(_) | Command::Tenant(_) | Command::Doctor(_)
+    );
+    let provider = match &cli.command {
+        Command::Run(args) => Some(&**args),
+        _ => None,
+    };
+    logging::start(&cli.global, is_short, provider)?;
     // Sealed before any key is read.
     core_dumps::disable();
-    let home = cli.home();
+    let home = cli.global.home();
     match &cli.command {
-        Command::Dev(args) => commands::dev::run(args),
-        Command::Devnet(args) => commands::devnet::run(args),
-        Command::Sdl(args) => commands::sdl::run(args),
-        Command::Explain(args) => commands::explain::run(args, || home),
-        Command::Keys(args) => commands::keys::run(args, &home?),
-        Command::Query(args) => commands::query::run(args),
-        Command::Tx(args) => commands::tx::run(args, &home?),
-        Command::Run(args) => commands::run::run(args, &home?),
-        Command::Config(command) => commands::config::run(command, home),
-        Command::Doctor(args) => commands::doctor::run(args, home),
+        Command::Dev(args) => dev::run(args),
+        Command::Devnet(args) => devnet::run(args),
+        Command::Sdl(args) => sdl::run(args),
+        Command::Explain(args) => explain::run(args, || home),
+        Command::Keys(args) => keys::run(args, &home?),
+        Command::Query(args) => query::run(args),
+        Command::Tx(args) => tx::run(args, &home?),
+        Command::Run(args) => run::run(args, &home?),
+        Command::Config(command) => config::run(command, home, Cli::flags_of_run),
+        Command::Doctor(args) => doctor::run(args, home),
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
-        Command::Migrate(command) => commands::migrate::run(command, &home?),
+        Command::Migrate(command) => migrate::run(command, &home?),
         Command::Replay(args) => flight::replay(args),
-        Command::State(action) => commands::state::run(action, &home?),
+        Command::State(action) => state::run(action, &home?),
         Command::Bundle(args) => flight::bundle(args),
-        Command::Bus(command) => commands::bus::run(command),
-        Command::Price(command) => commands::price::run(command),
-        Command::Tools(command) => commands::tools::run(command),
+        Command::Bus(command) => bus::run(command),
+        Command::Price(command) => price::run(command),
+        Command::Tools(command) => tools::run(command),
         Command::Tenant(command) => akash_provider_tenant::run(command, home),
         Command::Version => {
             say(&format!(
@@ -88,7 +61,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
-            say(&commands::completions::script(*shell));
+            say(&completions::script(*shell));
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,8 +1,9 @@
 //! Akash compute provider daemon.
 
+use akash_provider_service::script_supervisor;
+use akash_provider_service::supervise::PartFailed;
 use provider_daemon::args::Cli;
 use provider_daemon::error::error_text;
-use provider_daemon::supervise::PartFailed;
 use std::process::ExitCode;
 
 /// Allocator that returns unused memory to the system within seconds. The allocator of glibc retains unused
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    if let Some(code) = provider_daemon::script_supervisor::start() {
+    if let Some(code) = script_supervisor::start() {
         return code;
     }
     provider_daemon::run(&Cli::from_process()).unwrap_or_else(|error| {

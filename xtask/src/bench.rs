@@ -90,7 +90,7 @@ impl Benchmark {
                 ],
             ),
             Self::Operate => SmallForm::Both(
-                &[("provider-daemon", "history")],
+                &[("akash-provider-service", "history")],
                 &[
                     "measures_cost_of_a_scrape",
                     "measures_time_of_doctor",

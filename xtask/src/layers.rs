@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!     examples/*                     provider-daemon
-//!         │           ╱                     │                ╲
-//!         │          ╱                      │          akash-provider-tenant
-//!         │         ╱                       │        ╱             ╲
+//!         │                        ╱        │        ╲
+//!         │   akash-provider-dev   akash-provider-operate ─► akash-provider-tenant
+//!         │                        ╲        │                      │
+//!         │                     akash-provider-service             │
+//!         │           ╱                     │        ╲             │
 //!         │   akash-provider-               │  akash-provider-   akash-provider-
 //!         │   {k8s, process, redis}         │       cli          {gateway, devnet}
 //!         │           ╲                     │        │             ╱
@@ -12,12 +14,15 @@
 //!         │             ╲                   │
 //!         └───────────────────────► akash-provider-core
 //!
-//!     provider-daemon ─► akash-provider-k8s ───────┐
-//!            │                                     ▼
+//!     akash-provider-service ─► akash-provider-k8s ────┐
+//!            │                                         ▼
 //!            └─────► akash-provider-operators ─► akash-provider-kube-model
-//!                                                  ▼
-//!                                          akash-provider-kube-kernel ─► akash-provider-core
+//!                                                      ▼
+//!                                              akash-provider-kube-kernel ─► akash-provider-core
 //! ```
+//! The commands for development, for operators and for tenants are crates of their own. Only the program depends on the
+//! commands for development.
+//!
 //! The gateway serves any provider, and the development network serves any client. They therefore do not depend on a
 //! cluster backend or on a part of the daemon. The examples share the tenant and the market of
 //! `example-embedded`. `testbed` and `fault-proxy`, which injects faults in front of a node, depend on none
@@ -49,6 +54,13 @@ const DAEMON: &str = "provider-daemon";
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
 /// Package with the code that the commands of the daemon share. This package depends on no cluster backend.
 const CLI: &str = "akash-provider-cli";
+/// The provider's own parts: the provider on a real chain, its state, supervision, metrics and operators.
+const SERVICE: &str = "akash-provider-service";
+/// Commands for the operator of a provider. They query the gateway of a provider with a part of the tenant
+/// commands.
+const OPERATE: &str = "akash-provider-operate";
+/// Commands for development. Only the program depends on them.
+const DEV: &str = "akash-provider-dev";
 /// Commands of tenants. They depend on no cluster backend. The only dependency on the provider is the format
 /// of gateway messages.
 const TENANT: &str = "akash-provider-tenant";
@@ -210,10 +222,15 @@ fn misplaced(workspace: &Workspace) -> Vec<String> {
 
 fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
     match member.name.as_str() {
-        DAEMON => {
-            [CORE, CLI, TENANT, MODEL, OPERATORS].contains(&on)
+        DAEMON => [CLI, TENANT, SERVICE, OPERATE, DEV].contains(&on),
+        OPERATE => {
+            [CORE, CLI, TENANT, SERVICE, MODEL, OPERATORS].contains(&on)
                 || BACKENDS.contains(&on)
                 || SERVERS.contains(&on)
+        }
+        DEV => [CORE, CLI, SERVICE].contains(&on) || BACKENDS.contains(&on) || SERVERS.contains(&on),
+        SERVICE => {
+            [CORE, CLI, MODEL, OPERATORS].contains(&on) || BACKENDS.contains(&on) || SERVERS.contains(&on)
         }
         TENANT => [CORE, CHAIN, CLI, "akash-provider-gateway"].contains(&on),
         CLI => on == CORE || on == CHAIN,
@@ -313,15 +330,55 @@ mod tests {
                     &["akash-provider-core", "akash-provider-chain"],
                 ),
                 ("chain", "akash-provider-chain", &["akash-provider-core"]),
+                ("examples/embedded", "example-embedded", &["akash-provider-core"]),
+                (
+                    "examples/a",
+                    "example-a",
+                    &["akash-provider-core", "example-embedded"],
+                ),
+            ],
+            &[],
+        );
+        assert_eq!(misplaced(&workspace), Vec::<String>::new());
+    }
+
+    #[test]
+    fn commands_depend_on_the_provider() {
+        let workspace = workspace_of(
+            &[
+                ("core", "akash-provider-core", &[]),
+                ("chain", "akash-provider-chain", &[]),
+                ("k8s", "akash-provider-k8s", &[]),
+                ("operators", "akash-provider-operators", &[]),
+                ("gateway", "akash-provider-gateway", &[]),
+                ("devnet", "akash-provider-devnet", &[]),
                 (
                     "daemon",
                     "provider-daemon",
+                    &[
+                        "akash-provider-dev",
+                        "akash-provider-operate",
+                        "akash-provider-tenant",
+                    ],
+                ),
+                (
+                    "dev",
+                    "akash-provider-dev",
+                    &["akash-provider-service", "akash-provider-devnet"],
+                ),
+                (
+                    "operate",
+                    "akash-provider-operate",
+                    &["akash-provider-service", "akash-provider-tenant"],
+                ),
+                (
+                    "provider",
+                    "akash-provider-service",
                     &[
                         "akash-provider-core",
                         "akash-provider-k8s",
                         "akash-provider-gateway",
                         "akash-provider-operators",
-                        "akash-provider-tenant",
                     ],
                 ),
                 ("cli", "akash-provider-cli", &["akash-provider-chain"]),
@@ -329,12 +386,6 @@ mod tests {
                     "tenant",
                     "akash-provider-tenant",
                     &["akash-provider-cli", "akash-provider-gateway"],
-                ),
-                ("examples/embedded", "example-embedded", &["akash-provider-core"]),
-                (
-                    "examples/a",
-                    "example-a",
-                    &["akash-provider-core", "example-embedded"],
                 ),
             ],
             &[],
@@ -361,7 +412,14 @@ mod tests {
                 ),
                 ("operators", "akash-provider-operators", &["akash-provider-k8s"]),
                 ("gateway", "akash-provider-gateway", &["akash-provider-k8s"]),
-                ("daemon", "provider-daemon", &[]),
+                ("daemon", "provider-daemon", &["akash-provider-k8s"]),
+                (
+                    "provider",
+                    "akash-provider-service",
+                    &["provider-daemon", "akash-provider-operate"],
+                ),
+                ("dev", "akash-provider-dev", &["akash-provider-operate"]),
+                ("operate", "akash-provider-operate", &["akash-provider-dev"]),
                 (
                     "examples/a",
                     "example-a",
@@ -373,6 +431,6 @@ mod tests {
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 11, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 16, "{:?}", misplaced(&workspace));
     }
 }

@@ -25,8 +25,11 @@ fn functions() -> BTreeSet<String> {
         "akash-provider-process",
         "provider-daemon",
         "provider-daemon/cli",
+        "provider-daemon/dev",
         "provider-daemon/devnet",
         "provider-daemon/gateway",
+        "provider-daemon/operate",
+        "provider-daemon/provider",
         "provider-daemon/tenant",
     ];
     for member in members {

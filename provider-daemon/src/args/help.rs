@@ -2,7 +2,7 @@
 
 mod examples;
 
-use crate::supervise::Part;
+use akash_provider_service::supervise::Part;
 use clap::Command;
 use clap::builder::StyledStr;
 use std::fmt::Write as _;

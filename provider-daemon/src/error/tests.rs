@@ -1,7 +1,14 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of the program's sources, relative to the package.
-const FOLDERS: [&str; 3] = ["src", "cli/src", "tenant/src"];
+const FOLDERS: [&str; 6] = [
+    "src",
+    "cli/src",
+    "dev/src",
+    "operate/src",
+    "provider/src",
+    "tenant/src",
+];
 
 /// Returns the Rust files of the program.
 fn all_sources() -> Vec<PathBuf> {

@@ -3,8 +3,8 @@
 use crate::scrape::scraped;
 use crate::stage::{ADDRESS, PRICES, Running, Stage, until};
 use akash_provider_core::market::TenantMsg;
+use akash_provider_service::state::State;
 use nix::sys::signal::Signal;
-use provider_daemon::state::State;
 use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Component, Testbed, Tier, free_port};

@@ -25,7 +25,7 @@ mod clients;
 )]
 mod collector;
 mod devnet;
-#[path = "../../src/operators/hostname/dns/server.rs"]
+#[path = "../../operate/src/doctor/dns/server.rs"]
 #[expect(dead_code, reason = "shared with the unit tests, which use more of it")]
 mod dns_server;
 #[path = "../common/environment.rs"]

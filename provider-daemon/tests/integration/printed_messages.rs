@@ -1,9 +1,9 @@
 //! Tests that messages of the chain are printed as in the recorded output of the Go tool.
 
 use akash_provider_chain::proto::DESCRIPTORS;
+use akash_provider_operate::chain_json::decoded;
 use data_encoding::BASE64;
 use prost_reflect::DescriptorPool;
-use provider_daemon::chain_json::decoded;
 use serde_json::Value;
 use testbed::recordings::{self, files};
 

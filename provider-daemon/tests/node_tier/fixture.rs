@@ -1,14 +1,16 @@
 //! Cluster and market of a test.
 
 use crate::network::CHAIN;
+use akash_provider_cli::flags::Output;
 use akash_provider_core::types::{BidState, CloseReason};
+use akash_provider_dev::World;
+use akash_provider_dev::args::DevArgs;
+use akash_provider_service::backend::remove_leftovers;
+use akash_provider_service::printer::Printer;
 use clap::Parser;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use provider_daemon::args::{Cli, Command, DevArgs, Output};
-use provider_daemon::backend::remove_leftovers;
-use provider_daemon::dev::World;
-use provider_daemon::printer::Printer;
+use provider_daemon::args::{Cli, Command};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -3,10 +3,10 @@
 use crate::daemon::{Daemon, Scratch};
 use crate::fixture::{Stage, closed_by_tenants, eventually, number};
 use crate::tenant::web;
+use akash_provider_cli::flags::Output;
 use akash_provider_core::cluster::Health;
-use provider_daemon::args::Output;
-use provider_daemon::dev::{MarketFile, World};
-use provider_daemon::printer::Printer;
+use akash_provider_dev::{MarketFile, World};
+use akash_provider_service::printer::Printer;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

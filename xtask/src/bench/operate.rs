@@ -24,6 +24,13 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
         .env("FIGURES_SECONDS", IDLE)
         .env("MEASURED_PROGRAM", &program);
     super::collect(tests, found)?;
-    let history = ["bench", "--locked", "-p", "provider-daemon", "--bench", "history"];
+    let history = [
+        "bench",
+        "--locked",
+        "-p",
+        "akash-provider-service",
+        "--bench",
+        "history",
+    ];
     super::collect(workspace.cargo(&history), found)
 }

@@ -7,7 +7,7 @@ use super::{SourceFile, count};
 use crate::figures::Figure;
 
 /// Crates for embedders.
-pub(super) const EMBEDDED: [(&str, &str); 12] = [
+pub(super) const EMBEDDED: [(&str, &str); 15] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
@@ -18,6 +18,9 @@ pub(super) const EMBEDDED: [(&str, &str); 12] = [
     ("process", "akash-provider-process/src/"),
     ("gateway", "provider-daemon/gateway/src/"),
     ("devnet", "provider-daemon/devnet/src/"),
+    ("service", "provider-daemon/provider/src/"),
+    ("operate", "provider-daemon/operate/src/"),
+    ("dev", "provider-daemon/dev/src/"),
     ("cli", "provider-daemon/cli/src/"),
     ("tenant", "provider-daemon/tenant/src/"),
 ];

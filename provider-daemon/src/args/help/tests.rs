@@ -3,12 +3,12 @@ mod snapshot;
 
 use super::examples::EXAMPLES;
 use super::with_examples;
-use crate::args::{Cli, environment, run};
+use crate::args::{Cli, environment};
 use clap::{Arg, Command, CommandFactory};
 
 /// Returns the command line with all visible options, without environment variables.
 fn tree() -> Command {
-    let root = with_examples(run::for_a_real_chain(Cli::command()));
+    let root = with_examples(Cli::for_a_real_chain());
     let mut root = environment::read_in(root, true, |_| None);
     root.build();
     root
@@ -212,4 +212,42 @@ fn wraps_the_help_at_the_terminal_width() {
         .to_string();
     let long = help.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
+}
+
+/// Returns true if `text` starts with a command of this program.
+fn is_command(text: &str) -> bool {
+    let mut command = Cli::command();
+    for name in text
+        .split(' ')
+        .take_while(|name| name.starts_with(char::is_lowercase))
+    {
+        match command.find_subcommand(name) {
+            Some(next) => command = next.clone(),
+            // An argument, such as a file.
+            None => return !command.has_subcommands(),
+        }
+    }
+    true
+}
+
+#[test]
+fn remedies_name_commands_of_this_program() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/operate/src/doctor");
+    let mut found = 0;
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
+        for command in text.split("run `").skip(1) {
+            let command = command.split('`').next().unwrap();
+            let command = command.strip_prefix("provider-daemon ").unwrap_or(command);
+            let is_other = ["kubectl", "ulimit", "timedatectl"]
+                .iter()
+                .any(|name| command.starts_with(name));
+            assert!(is_other || is_command(command), "no command `{command}`");
+            found += 1;
+        }
+    }
+    assert!(found > 10, "{found}");
 }

@@ -1,6 +1,6 @@
 //! The commit in the output of `version`.
 
-#[path = "../../../build/commit.rs"]
+#[path = "../../../provider/build/commit.rs"]
 mod commit;
 
 use crate::cli::{run, text};

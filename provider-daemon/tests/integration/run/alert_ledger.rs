@@ -16,7 +16,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::types::ResourceUnit;
-use provider_daemon::metrics::{EngineSource, Metrics};
+use akash_provider_service::metrics::{EngineSource, Metrics};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;

@@ -17,7 +17,7 @@ use akash_provider_core::types::{
     Address, Agreement, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, Observed,
     ProviderRecord, TxOutcome,
 };
-use provider_daemon::flight;
+use akash_provider_service::flight;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::Path;

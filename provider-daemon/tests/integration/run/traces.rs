@@ -73,7 +73,7 @@ fn check_log(collector: &Collector, spans: &[Span], order: &str) {
     );
     assert!(has_debug_records(collector));
     let is_of_export =
-        |target: &str| target.starts_with("hyper_util") || target.starts_with("provider_daemon::otlp");
+        |target: &str| target.starts_with("hyper_util") || target.starts_with("akash_provider_service::otlp");
     assert_eq!(logs.iter().find(|(target, _)| is_of_export(target)), None);
 }
 
