@@ -180,4 +180,17 @@ pub enum ProviderTx {
         /// provider.yaml with the host, info and attributes of the provider
         file: PathBuf,
     },
+    /// Create the record of the provider, or update it if it differs from the file
+    Apply {
+        /// provider.yaml with the host, info and attributes of the provider
+        file: PathBuf,
+    },
+}
+
+impl ProviderTx {
+    /// Returns the path of provider.yaml.
+    pub(crate) const fn file(&self) -> &PathBuf {
+        let (Self::Create { file } | Self::Update { file } | Self::Apply { file }) = self;
+        file
+    }
 }

@@ -15,6 +15,28 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
+fn apply_creates_the_record_and_updates_only_a_different_one() {
+    let mut stage = Stage::new("record-apply", false);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let path = file.to_str().unwrap().to_owned();
+    let apply = ["tx", "provider", "apply", &path, "--yes"];
+    let messages = |out: &str| parsed(out)["height"].as_str().unwrap().parse::<u64>().unwrap();
+    let (code, out, err) = stage.ran(&apply);
+    assert!(code == 0 && messages(&out) > 0, "created: {out}\n{err}");
+    let reordered = FILE.replace("  - key: region", "  - {key: host, value: akash}\n  - key: region");
+    for (text, is_sent) in [(FILE, false), (&reordered, true), (&reordered, false)] {
+        std::fs::write(&file, text).unwrap();
+        let (code, out, err) = stage.ran(&apply);
+        assert_eq!((code, out.is_empty()), (0, !is_sent), "{out}\n{err}");
+        assert_eq!(err.contains("is up to date"), !is_sent, "{err}");
+    }
+    let (_, out, _) = stage.ran(&["query", "provider", "get", ADDRESS, "-o", "json"]);
+    assert_eq!(parsed(&out)["attributes"].as_array().unwrap().len(), 2, "{out}");
+}
+
+#[test]
 fn provider_is_registered_queried_and_updated() {
     let mut stage = Stage::new("record", false);
     stage.start_node(FAST);
