@@ -15,7 +15,7 @@ pub struct RoutesArgs {
     pub ingress_mode: IngressArg,
     /// Class name in Ingresses, with --ingress-mode ingress
     #[arg(long, value_name = "NAME", default_value = INGRESS_CLASS, value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal)]
+    #[arg(add = HaRule::Equal, add = FileKey::Chart("ingress.className"))]
     pub ingress_class: String,
     /// Controller of the Ingress class; decides the annotations of Ingresses
     #[arg(long, value_enum, default_value = "nginx")]

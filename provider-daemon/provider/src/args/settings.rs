@@ -87,10 +87,11 @@ impl FileSettings {
         Ok(found)
     }
 
-    /// Adds a setting, unless an earlier file sets the flag. Fails if the same file sets the flag twice.
+    /// Adds a setting, unless an earlier file sets the flag. Fails if the same file sets the flag to two values.
     fn push(&mut self, entry: SettingEntry) -> Result<(), String> {
         match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
-            Some(earlier) if earlier.file == entry.file => Err(format!(
+            // The chart has two names for some settings.
+            Some(earlier) if earlier.file == entry.file && earlier.words != entry.words => Err(format!(
                 "{}: `{}` and `{}` are the same setting; remove one of them",
                 entry.file.display(),
                 earlier.key,

@@ -105,9 +105,11 @@ pub(crate) const TABLE: &[GoFlag] = &[
         Text,
         "the staging directory of Let's Encrypt",
         ACME,
-    ),
+    )
+    .chart("letsEncrypt.acme.caDirUrl"),
     GoFlag::ignored("cert-issuer-storage-dir", Text, "", ACME),
-    GoFlag::ignored("cert-issuer-http-challenge-port", Number, "0", ACME),
+    GoFlag::ignored("cert-issuer-http-challenge-port", Number, "0", ACME)
+        .chart("letsEncrypt.acme.httpChallengePort"),
     GoFlag::ignored("cert-issuer-tls-challenge-port", Number, "0", ACME),
     GoFlag::ignored("cert-issuer-dns-providers", List, "", ACME),
     GoFlag::ignored("cert-issuer-dns-resolvers", List, "1.1.1.1,8.8.8.8", ACME),

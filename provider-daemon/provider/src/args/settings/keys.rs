@@ -21,7 +21,7 @@ pub(super) const RECORD: [&str; 8] = [
     "organization",
 ];
 /// Chart values that configure Kubernetes objects.
-const OBJECTS: [&str; 17] = [
+const OBJECTS: [&str; 18] = [
     "affinity",
     "autoscaling",
     "debug",
@@ -38,10 +38,21 @@ const OBJECTS: [&str; 17] = [
     "resources",
     "securitycontext",
     "serviceaccount",
+    "storage",
     "tolerations",
 ];
+/// Beginnings of chart values that configure Kubernetes objects, below a key with settings.
+const OBJECTS_BELOW: [&str; 4] = [
+    "attestationsidecarimage",
+    "ingressannotations",
+    "letsencryptproviders",
+    "letsencryptstorage",
+];
+/// Beginnings of chart values that the chart passes to the price script as environment variables.
+const SCRIPT_VARIABLES: [&str; 3] = ["pricetarget", "whitelisturl", "debugbidscript"];
 /// Chart values that are not settings, with the reason and the flag to use instead.
-const REPLACED: [(&str, &str); 3] = [
+const REPLACED: [(&str, &str); 4] = [
+    ("home", "settings files cannot contain the home directory; use --home"),
     ("key", "settings files cannot contain keys; use --key-file"),
     (
         "keysecret",
@@ -130,6 +141,17 @@ impl<'a> SettableFlags<'a> {
             }
             return Ok(());
         }
+        if SCRIPT_VARIABLES.iter().any(|start| name.starts_with(start)) {
+            if node != YamlValue::Nothing {
+                found.notes.push(format!(
+                    "{}: `{key}`: settings files cannot contain variables of the price script; set the environment \
+                     variable {}",
+                    file.display(),
+                    key.to_uppercase()
+                ));
+            }
+            return Ok(());
+        }
         let values = match node {
             YamlValue::Nothing => return Ok(()),
             YamlValue::Fields(fields) => {
@@ -143,6 +165,9 @@ impl<'a> SettableFlags<'a> {
         };
         for (flag, values) in self.meant(&key, &name, values) {
             let Some(arg) = self.args.get(&plain(&flag)) else {
+                if OBJECTS_BELOW.iter().any(|start| name.starts_with(start)) {
+                    continue;
+                }
                 let is_suggested = found.unknown.len() < SUGGESTIONS_MAX;
                 found.unknown.push(self.unknown(&key, file, is_suggested));
                 continue;

@@ -46,6 +46,26 @@ fn refused(name: &str, text: &str) -> String {
 }
 
 #[test]
+fn reads_every_value_of_the_go_chart() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/values/akash-provider.yaml");
+    let args = of_run(&[&format!("--config={path}")]);
+    assert_eq!(args.remarks.unknown, [""; 0]);
+    assert_eq!(args.kubernetes.routes.ingress_class, "akash-ingress-class");
+    assert_eq!(args.leases.deployment_ingress_domain, "ingress.example.com");
+    let notes = args.remarks.notes.join("\n");
+    for note in [
+        "`price_target_gpu_mappings`: settings files cannot contain variables of the price script; set the environment \
+         variable PRICE_TARGET_GPU_MAPPINGS",
+        "`home`: settings files cannot contain the home directory",
+        "storage, tolerations",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+    let error = refused("alias", "attestation: {enabled: true, webhookEnabled: false}\n");
+    assert!(error.contains("are the same setting"), "{error}");
+}
+
+#[test]
 fn reads_settings_of_a_provider_yaml_in_any_spelling() {
     let file = Scratch::new(
         "spelt",
