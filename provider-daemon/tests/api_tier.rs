@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics with the reason")]
 
+#[path = "api_tier/chart.rs"]
+mod chart;
 #[path = "api_tier/doctor.rs"]
 mod doctor;
 #[path = "common/environment.rs"]

@@ -28,6 +28,9 @@ struct GoProgram {
     package: &'static str,
 }
 
+/// Modules whose versions decide about the folder of the Kubernetes programs.
+const KUBERNETES_MODULES: [&str; 3] = [".", "kwok", "coredns"];
+
 const PROGRAMS: [GoProgram; 9] = [
     program("etcd", ".", "go.etcd.io/etcd/server/v3"),
     program("kubectl", ".", "k8s.io/kubernetes/cmd/kubectl"),
@@ -43,6 +46,9 @@ const PROGRAMS: [GoProgram; 9] = [
     program("coredns", "coredns", "github.com/coredns/coredns"),
     program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 ];
+
+/// Helm, in a folder of its own: a changed version of Helm does not rebuild Kubernetes.
+const HELM: GoProgram = program("helm", "helm", "helm.sh/helm/v3/cmd/helm");
 
 const fn program(name: &'static str, module: &'static str, package: &'static str) -> GoProgram {
     GoProgram {
@@ -68,9 +74,26 @@ fn of(tier: Tier) -> impl Iterator<Item = &'static GoProgram> {
 pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
-    let folder = cache.join(key(sources)?);
+    let folder = cache.join(key(sources, &KUBERNETES_MODULES)?);
+    if tiers.contains(&Tier::Api) {
+        helm()?;
+    }
+    build_missing(tiers.iter().copied().flat_map(of).collect(), sources, folder)
+}
+
+/// Builds Helm if it is missing, and returns the path of the program.
+///
+/// # Errors
+/// Fails if Go is not installed, a module cannot be downloaded, or the cache folder cannot be written.
+pub fn helm() -> Result<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let folder = cache.join(key(sources, &[HELM.module])?);
+    Ok(build_missing(vec![&HELM], sources, folder)?.join(HELM.name))
+}
+
+fn build_missing(mut wanted: Vec<&GoProgram>, sources: &Path, folder: PathBuf) -> Result<PathBuf> {
     std::fs::create_dir_all(&folder).map_err(|error| Error::at(&folder, error))?;
-    let mut wanted: Vec<&GoProgram> = tiers.iter().copied().flat_map(of).collect();
     let absent = |program: &&GoProgram| !folder.join(program.name).exists();
     wanted.retain(absent);
     if wanted.is_empty() {
@@ -152,11 +175,11 @@ pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     Ok(beside.join(name))
 }
 
-/// Returns the directory name for the pinned versions: 16 digits of the hash of all `go.mod` and `go.sum`
-/// files.
-fn key(sources: &Path) -> Result<String> {
+/// Returns the directory name for the pinned versions: 16 digits of the hash of the `go.mod` and `go.sum`
+/// files of these modules.
+fn key(sources: &Path, modules: &[&str]) -> Result<String> {
     let mut digest = Sha256::new();
-    for module in [".", "kwok", "coredns"] {
+    for module in modules {
         for file in ["go.mod", "go.sum"] {
             let path = sources.join(module).join(file);
             digest.update(std::fs::read(&path).map_err(|error| Error::at(&path, error))?);
@@ -221,6 +244,7 @@ mod tests {
                 std::fs::write(folder.join(module).join(file), module).unwrap();
             }
         }
+        let key = |folder: &Path| key(folder, &KUBERNETES_MODULES);
         let before = key(&folder).unwrap();
         std::fs::write(folder.join("kwok/go.sum"), "another").unwrap();
         assert_ne!(key(&folder).unwrap(), before);

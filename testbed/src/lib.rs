@@ -52,7 +52,7 @@ pub use error::{Error, Result};
 pub use layout::ClusterAddresses;
 pub use tier::Tier;
 
-pub use binaries::build;
+pub use binaries::{build, helm};
 pub use check::check;
 pub use network::obstacle;
 pub use packages::faketime;

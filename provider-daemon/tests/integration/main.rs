@@ -10,6 +10,7 @@
 mod any_certificate;
 mod chain_cli;
 mod chain_faults;
+mod chart;
 mod cli;
 #[path = "../../gateway/src/tests/clients.rs"]
 #[expect(

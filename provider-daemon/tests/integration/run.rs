@@ -23,6 +23,7 @@ mod first_steps;
 mod flight;
 mod flight_figures;
 mod ha;
+mod image;
 mod lies;
 mod life;
 mod lifecycle;

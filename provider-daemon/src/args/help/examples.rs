@@ -288,6 +288,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["tx provider update provider.yaml --from main --yes"],
     ),
     (
+        "tx provider apply",
+        &["tx provider apply provider.yaml --from main --yes"],
+    ),
+    (
         "tx deployment create",
         &[
             "tx deployment create my-app.yaml --from main --chain-id akashnet-2 --node https://rpc.example:443",

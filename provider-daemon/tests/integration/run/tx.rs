@@ -25,7 +25,10 @@ fn apply_creates_the_record_and_updates_only_a_different_one() {
     let messages = |out: &str| parsed(out)["height"].as_str().unwrap().parse::<u64>().unwrap();
     let (code, out, err) = stage.ran(&apply);
     assert!(code == 0 && messages(&out) > 0, "created: {out}\n{err}");
-    let reordered = FILE.replace("  - key: region", "  - {key: host, value: akash}\n  - key: region");
+    let reordered = FILE.replace(
+        "  - key: region",
+        "  - {key: host, value: akash}\n  - key: region",
+    );
     for (text, is_sent) in [(FILE, false), (&reordered, true), (&reordered, false)] {
         std::fs::write(&file, text).unwrap();
         let (code, out, err) = stage.ran(&apply);

@@ -52,7 +52,10 @@ const OBJECTS_BELOW: [&str; 4] = [
 const SCRIPT_VARIABLES: [&str; 3] = ["pricetarget", "whitelisturl", "debugbidscript"];
 /// Chart values that are not settings, with the reason and the flag to use instead.
 const REPLACED: [(&str, &str); 4] = [
-    ("home", "settings files cannot contain the home directory; use --home"),
+    (
+        "home",
+        "settings files cannot contain the home directory; use --home",
+    ),
     ("key", "settings files cannot contain keys; use --key-file"),
     (
         "keysecret",

@@ -47,7 +47,10 @@ fn refused(name: &str, text: &str) -> String {
 
 #[test]
 fn reads_every_value_of_the_go_chart() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/values/akash-provider.yaml");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../samples/values/akash-provider.yaml"
+    );
     let args = of_run(&[&format!("--config={path}")]);
     assert_eq!(args.remarks.unknown, [""; 0]);
     assert_eq!(args.kubernetes.routes.ingress_class, "akash-ingress-class");
