@@ -22,6 +22,7 @@ const FOREIGN: &str = "foreign_leases";
 
 /// Problem that an administrator of the provider should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Finding {
     /// Object that has the labels of the provider but belongs to no lease.
     Orphan(Orphan),
@@ -154,6 +155,7 @@ impl ClusterContext {
 
 /// Namespace, Manifest, ProviderHost or ProviderLeasedIP object that does not belong to the expected chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForeignObject {
     /// Kind of the object in Kubernetes.
     pub kind: &'static str,

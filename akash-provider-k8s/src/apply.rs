@@ -9,10 +9,10 @@
 //! after the last write. The next apply therefore completes an interrupted apply.
 
 mod calls;
-pub mod exact;
+pub(crate) mod exact;
 pub(crate) mod grant;
 pub mod item;
-pub mod plan;
+pub(crate) mod plan;
 
 pub(crate) use calls::{ReadScope, listed, selected};
 

@@ -52,6 +52,7 @@ pub(super) struct AbsenceEvidence {
 
 /// Deletions that wait for the confirmation of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Hold {
     /// Number of names (hostnames or Services) that have objects but no record.
     pub names: usize,

@@ -13,7 +13,7 @@
 
 pub mod certificate;
 pub mod facts;
-pub mod filter;
+mod filter;
 pub mod index;
 pub mod live;
 mod note_writer;

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! [`rules`] holds the choices of the administrator, [`database`] maps devices to GPU models, [`mod@wanted`] computes
-//! the labels of a node, and [`index`] combines them; all four are pure. The report uses the same count as the
+//! the labels of a node, and `index` combines them; all four are pure. The report uses the same count as the
 //! inventory of the provider in [`inventory`]. A GPU model is offered after its label is set, because pods are
 //! bound to nodes by this label.
 
 pub mod database;
 pub mod discovery;
-pub mod index;
+mod index;
 pub mod node;
 pub mod rules;
 mod shared;

@@ -7,14 +7,14 @@
 //! IPAddressPools    ┘     └────────────── written objects ◄────┘
 //! ```
 //!
-//! [`facts`], [`live`] and [`pool`](akash_provider_kube_model::leased_ips::pool) decode objects, and [`index`] computes
+//! `facts`, `live` and [`pool`](akash_provider_kube_model::leased_ips::pool) decode objects, and `index` computes
 //! the work; all of them are pure. A Service
 //! in its desired state is not written. Pools and the metrics of MetalLB affect only the status.
 
 pub mod balancer;
-pub mod facts;
-pub mod index;
-pub mod live;
+mod facts;
+mod index;
+mod live;
 mod metrics;
 mod shared;
 mod status;

@@ -94,6 +94,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
 
 /// Numbers of writes, deletions and failures since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct OperationCounts {
     /// Objects created or updated.
     pub written: u64,

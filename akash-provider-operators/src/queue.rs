@@ -48,7 +48,7 @@ impl Default for RetryPolicy {
 
 /// State of a name after a failed write of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetryState {
+pub(crate) struct RetryState {
     /// Number of consecutive failures of any kind.
     pub failures: u32,
     /// Number of consecutive refusals by the API server.
@@ -76,6 +76,7 @@ struct LastWrite {
 
 /// Number of names in a work queue, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueDepth {
     /// Number of names that wait for a free writer.
     pub ready: usize,
@@ -89,7 +90,7 @@ pub struct QueueDepth {
 
 /// Work queue of names (hostnames, Services or nodes).
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     patience: RetryPolicy,
     order: VecDeque<String>,
     ready: BTreeSet<String>,
@@ -103,7 +104,7 @@ pub struct Queue {
 impl Queue {
     /// Creates an empty queue.
     #[must_use]
-    pub const fn new(patience: RetryPolicy) -> Self {
+    pub(crate) const fn new(patience: RetryPolicy) -> Self {
         Self {
             patience,
             order: VecDeque::new(),
@@ -116,7 +117,7 @@ impl Queue {
     }
 
     /// Queues changed names immediately, even during their back-off.
-    pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
+    pub(crate) fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {
                 // The changed object may be refused for another reason, so its refusals are counted from 0.
@@ -128,7 +129,7 @@ impl Queue {
     }
 
     /// Queues the failed names that match `is_meant`, without back-off. Returns the number of these names.
-    pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
+    pub(crate) fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed
             .keys()
@@ -144,14 +145,14 @@ impl Queue {
     }
 
     /// Moves all names in progress back to the queue. Called after the writer has stopped.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
         }
     }
 
     /// Returns the next name. The name is in progress until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
-    pub fn next(&mut self, now: Instant) -> Option<String> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<String> {
         while self.dues.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, name)) = self.dues.pop_first() {
                 self.push(name);
@@ -178,25 +179,25 @@ impl Queue {
     }
 
     /// Queues a name at the time `at`.
-    pub fn remind(&mut self, name: &str, at: Instant) {
+    pub(crate) fn remind(&mut self, name: &str, at: Instant) {
         self.dues.insert((at, name.to_owned()));
     }
 
     /// Returns the earliest time at which a name is due, because of a reminder or a retry.
     #[must_use]
-    pub fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.dues.first().map(|(due, _)| *due)
     }
 
     /// Marks the work on a name as done, although nothing was written. Clears an earlier failure of the name.
-    pub fn rest(&mut self, name: &str) {
+    pub(crate) fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);
     }
 
     /// Returns true if an object may be written now. Returns false for some time after another client has
     /// reverted the same write.
-    pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
+    pub(crate) fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
         };
@@ -220,7 +221,7 @@ impl Queue {
     }
 
     /// Records that the work on a name succeeded. `hash` identifies the written objects.
-    pub fn done(&mut self, name: &str, hash: Option<String>, now: Instant) {
+    pub(crate) fn done(&mut self, name: &str, hash: Option<String>, now: Instant) {
         self.rest(name);
         let Some(hash) = hash else {
             self.written.remove(name);
@@ -235,7 +236,7 @@ impl Queue {
     }
 
     /// Records that the work on a name failed, and schedules the next attempt.
-    pub fn failed(&mut self, name: &str, error: &Error, now: Instant) {
+    pub(crate) fn failed(&mut self, name: &str, error: &Error, now: Instant) {
         self.running.remove(name);
         let before = self.failed.get(name);
         let failures = before.map_or(0, |before| before.failures) + 1;
@@ -264,7 +265,7 @@ impl Queue {
     }
 
     /// Removes the state of each name for which `is_there` returns false.
-    pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
+    pub(crate) fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));
         self.dues.retain(|(_, name)| is_there(name));
@@ -272,19 +273,19 @@ impl Queue {
 
     /// Returns the failure of the last attempt, or `None` if this attempt succeeded.
     #[must_use]
-    pub fn failure(&self, name: &str) -> Option<&RetryState> {
+    pub(crate) fn failure(&self, name: &str) -> Option<&RetryState> {
         self.failed.get(name)
     }
 
     /// Returns all names for which the last attempt failed.
-    pub fn failures(&self) -> impl Iterator<Item = (&String, &RetryState)> {
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&String, &RetryState)> {
         self.failed.iter()
     }
 
     /// Returns the number of names in each state. A failed name that was queued again counts as ready or
     /// running.
     #[must_use]
-    pub fn depth(&self) -> QueueDepth {
+    pub(crate) fn depth(&self) -> QueueDepth {
         let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));
         let (ignored, waiting): (Vec<_>, Vec<_>) = resting.partition(|(_, failed)| failed.is_ignored);
         QueueDepth {
@@ -297,13 +298,13 @@ impl Queue {
 
     /// Returns the number of queued and running names.
     #[must_use]
-    pub fn busy(&self) -> usize {
+    pub(crate) fn busy(&self) -> usize {
         self.ready.len() + self.running.len()
     }
 
     /// Returns true for a queued or running name.
     #[must_use]
-    pub fn is_busy(&self, name: &str) -> bool {
+    pub(crate) fn is_busy(&self, name: &str) -> bool {
         self.ready.contains(name) || self.running.contains(name)
     }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 /// State of a watch.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct WatchStatus {
     /// True if the operator waits for the first complete list of this watch.
     pub is_needed: bool,
@@ -24,6 +25,7 @@ pub struct WatchStatus {
 
 /// Identifier of a lease, with one field for each part.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct LeaseParts {
     /// Address of the tenant.
     pub owner: String,
@@ -40,6 +42,7 @@ pub struct LeaseParts {
 /// Lease on the ignore list, in the format of the Go operators.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct IgnoredLease {
     /// Hostnames with failed writes or problems. The IP operator stores its sharing keys in this field.
     pub hostnames: Vec<String>,

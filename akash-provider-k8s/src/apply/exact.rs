@@ -97,7 +97,7 @@ pub(crate) const fn roots(kind: ItemKind) -> &'static [&'static str] {
 
 /// Returns the path of the first difference, or `None` for equal objects.
 #[must_use]
-pub fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option<String> {
+pub(crate) fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option<String> {
     let mut comparison = Comparison::new(kind);
     comparison
         .differs(wanted, Some(live))
@@ -108,7 +108,7 @@ pub fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option<String
 ///
 /// The patch fails for another object of the same name, and does not conflict with status writes.
 #[must_use]
-pub fn replacement(kind: ItemKind, wanted: &Value, live: &Value) -> Value {
+pub(crate) fn replacement(kind: ItemKind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
         return wanted.clone();
     };

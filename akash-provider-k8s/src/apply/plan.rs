@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hashes of the unwatched objects, by kind and name. An empty hash marks an unfinished write.
-pub type ObjectHashes = BTreeMap<ObjectId, String>;
+pub(crate) type ObjectHashes = BTreeMap<ObjectId, String>;
 
 /// Object of an unwatched kind, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ExistingObject {
+pub(crate) struct ExistingObject {
     /// The object has a deletion timestamp; finalizers can delay the deletion.
     pub is_deleting: bool,
     /// Hash of each data entry, if the object is a Secret.
@@ -36,11 +36,11 @@ impl ExistingObject {
 }
 
 /// Queried objects of kinds that the provider does not watch.
-pub type ExistingObjects = BTreeMap<ObjectId, ExistingObject>;
+pub(crate) type ExistingObjects = BTreeMap<ObjectId, ExistingObject>;
 
 /// Object in the watch caches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LiveObject {
+pub(crate) struct LiveObject {
     /// UID of the object.
     pub uid: String,
     /// The object has a deletion timestamp; finalizers can delay the deletion.
@@ -69,7 +69,7 @@ impl LiveObject {
 }
 
 /// Watched objects of one namespace.
-pub trait WatchedObjects {
+pub(crate) trait WatchedObjects {
     /// Returns an object; `None` if the caches do not contain it.
     fn find(&self, id: &ObjectId) -> Option<LiveObject>;
     /// Returns the id and UID of each object with the label `akash.network=true`. Omits objects that are
@@ -79,7 +79,7 @@ pub trait WatchedObjects {
 
 /// Object to write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ObjectWrite {
+pub(crate) struct ObjectWrite {
     /// Kind and name of the object.
     pub id: ObjectId,
     /// Applied object, with annotations.
@@ -95,7 +95,7 @@ pub struct ObjectWrite {
 
 /// Object to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delete {
+pub(crate) struct Delete {
     /// Kind and name of the object.
     pub id: ObjectId,
     /// UID of the object. If `None`, the delete request contains only the name.
@@ -104,7 +104,7 @@ pub struct Delete {
 
 /// All changes in one namespace.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Objects to write, in the order of the items.
     pub writes: Vec<ObjectWrite>,
     /// Objects to delete after all writes.
@@ -118,7 +118,7 @@ pub struct Plan {
 impl Plan {
     /// Returns true if nothing changes and nothing blocks the apply.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.writes.is_empty()
             && self.deletes.is_empty()
             && self.blocked.is_empty()
@@ -128,7 +128,7 @@ impl Plan {
 
 /// Desired objects of a namespace, and data to compare these objects with the existing objects.
 #[derive(Debug)]
-pub struct DesiredState<'a> {
+pub(crate) struct DesiredState<'a> {
     /// Desired objects of the lease.
     pub items: &'a [Item],
     /// Ledger of the namespace.
@@ -146,7 +146,7 @@ pub struct DesiredState<'a> {
 
 /// Compares the desired objects with the existing objects. Makes no calls.
 #[must_use]
-pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
+pub(crate) fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
     let mut plan = Plan::default();
     for item in wanted.items {
         if item.id.kind.is_watched() {
@@ -323,7 +323,7 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
 /// Returns the ledger to store during an apply: all objects that may exist, with an empty hash for pending
 /// writes.
 #[must_use]
-pub fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes {
+pub(crate) fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes {
     let mut ledger = before.clone();
     for write in plan.writes.iter().filter(|w| !w.id.kind.is_watched()) {
         ledger.insert(write.id.clone(), String::new());
@@ -333,7 +333,7 @@ pub fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes {
 
 /// Returns the ledger after the apply.
 #[must_use]
-pub fn ledger_after(items: &[Item]) -> ObjectHashes {
+pub(crate) fn ledger_after(items: &[Item]) -> ObjectHashes {
     let unwatched = items.iter().filter(|i| !i.id.kind.is_watched());
     unwatched.map(|i| (i.id.clone(), i.hash.clone())).collect()
 }

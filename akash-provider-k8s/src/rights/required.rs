@@ -2,6 +2,7 @@
 
 /// Scope of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum RuleScope {
     /// Whole cluster.
     Cluster,
@@ -28,6 +29,7 @@ impl RuleScope {
 
 /// Condition under which a provider uses a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Condition {
     /// Every provider.
     Always,
@@ -39,6 +41,7 @@ pub enum Condition {
 
 /// RBAC rule: verbs on resources of one API group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Rule {
     /// Scope of the rule.
     pub scope: RuleScope,

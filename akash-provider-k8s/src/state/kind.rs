@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// Watched kind; each kind has its own watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum CachedKind {
     /// Namespaces with the label `akash.network=true`.
     Namespaces,

@@ -8,6 +8,7 @@ use std::fmt;
 
 /// Reason why an object is an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// The lease has a namespace or workloads, but no Manifest.
     NoManifest,
@@ -19,6 +20,7 @@ pub enum Reason {
 
 /// Object with the label `akash.network=true` that belongs to no lease or is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Orphan {
     /// Kind of the object.
     pub kind: CachedKind,

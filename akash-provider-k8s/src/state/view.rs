@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// Last observed objects of one lease, by name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct LeaseView {
     /// Namespace, if it exists and can be decoded.
     pub namespace: Option<Arc<Namespace>>,

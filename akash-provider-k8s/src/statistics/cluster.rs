@@ -24,6 +24,7 @@ const PAIRS_MAX: usize = 64;
 
 /// Operation of the backend on a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Operation {
     /// Applies the recorded objects of a lease.
     Deploy,
@@ -35,6 +36,7 @@ pub enum Operation {
 
 /// Handling of an object that another client changed or added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum DriftOutcome {
     /// The object was restored.
     Repaired,
@@ -48,6 +50,7 @@ pub enum DriftOutcome {
 
 /// Statistics of the operations of a cluster since the start of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClusterStatistics {
     /// Durations of operations, successful or failed.
     pub durations: BTreeMap<Operation, DurationCounts>,

@@ -28,6 +28,7 @@ pub enum IssuerKind {
 
 /// Status of a certificate, as reported by cert-manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+#[non_exhaustive]
 pub struct CertificateState {
     /// Whether the certificate is valid; `None` without a status for the current generation.
     pub ready: Option<bool>,

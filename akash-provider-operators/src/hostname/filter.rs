@@ -16,7 +16,7 @@ const LARGE_BUFFER: u32 = 65_536;
 /// Renders the filter of a hostname. The filter has the same name as the route. `buffer_size` is the
 /// provider's proxy buffer: digits, optionally with `k` or `m`.
 #[must_use]
-pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
+pub(crate) fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
     let resource = ObjectKind::Filter.resource();
     let mut all = labels::lease(&host.lease);
     all.insert(labels::MANAGED.to_owned(), "true".to_owned());
@@ -31,7 +31,7 @@ pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str)
 
 /// Renders the reference to a filter, as part of a route.
 #[must_use]
-pub fn reference(name: &str) -> Value {
+pub(crate) fn reference(name: &str) -> Value {
     let resource = ObjectKind::Filter.resource();
     json!({
         "type": "ExtensionRef",

@@ -143,6 +143,7 @@ impl operator_state::Work for HostnameWork {
 
 /// State of the parent of all routes: the IngressClass in Ingress mode, the Gateway in Gateway API mode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct RouteParent {
     /// Kind and name, for display.
     pub name: String,

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 /// Status of the hostname operator.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct HostnameOperatorStatus {
     /// Every required kind was listed.
     pub is_ready: bool,
@@ -38,6 +39,7 @@ pub struct HostnameOperatorStatus {
 
 /// Status of a hostname.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct HostnameStatus {
     /// Lease that declares the hostname; `None` for a missing or invalid record.
     pub lease: Option<String>,
@@ -81,6 +83,7 @@ pub struct HostnameStatus {
 /// Entry of the response to `/managed-hostnames`, in the format of the Go operator.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
+#[non_exhaustive]
 pub struct ManagedHostname {
     /// Lease of the hostname.
     #[serde(rename = "LeaseID")]

@@ -1,5 +1,5 @@
 //! Hardware discovery on nodes without GPU model labels: the discovery pod of a node, and its response. This module
-//! is pure; [`runner`] runs the pods.
+//! is pure; `runner` runs the pods.
 //!
 //! The pod and its response match the Go operator. The response lists PCI cards and processors; Kubernetes reports
 //! the number of allocatable devices.
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) mod queue;
-pub mod runner;
+pub(crate) mod runner;
 
 /// Maximum size of a response of a discovery pod, in bytes.
-pub const RESPONSE_MAX: usize = 1 << 20;
+pub(crate) const RESPONSE_MAX: usize = 1 << 20;
 /// Maximum number of cards of one node. A response with more cards is refused.
-pub const CARDS_MAX: usize = 256;
+pub(crate) const CARDS_MAX: usize = 256;
 /// Maximum number of processors of one node. A response with more processors is refused.
-pub const PROCESSORS_MAX: usize = 64;
+pub(crate) const PROCESSORS_MAX: usize = 64;
 /// Maximum number of threads of one processor.
 const THREADS_MAX: u32 = 4096;
 /// Maximum length of a processor name or vendor name, in characters.
 const WORDS_MAX: usize = 128;
 /// Prefix of the names of the discovery pods; the name of the node follows.
-pub const START: &str = "operator-inventory-hardware-discovery-";
+pub(crate) const START: &str = "operator-inventory-hardware-discovery-";
 /// Service account of the discovery pods, without permissions.
 pub const ACCOUNT: &str = "operator-inventory-hardware-discovery";
 /// Port at which a discovery pod responds.
@@ -91,7 +91,7 @@ impl NodeIdentity {
 
 /// Discovered cards of the vendors that orders can request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cards {
+pub(crate) struct Cards {
     /// Number of cards by PCI device ID, for each vendor.
     numbers: [BTreeMap<String, i64>; 2],
     /// Number of cards without a valid device ID, for each vendor.
@@ -144,7 +144,7 @@ impl Processor {
     ///
     /// # Errors
     /// Returns why the response is invalid.
-    pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
+    pub(crate) fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
         #[derive(Deserialize)]
         struct ProcessorsResponse {
             processors: Option<Vec<RawProcessor>>,
@@ -196,7 +196,7 @@ impl Cards {
     ///
     /// # Errors
     /// Returns why the response is invalid.
-    pub fn read(answer: &[u8]) -> Result<Self, String> {
+    pub(crate) fn read(answer: &[u8]) -> Result<Self, String> {
         if answer.len() > RESPONSE_MAX {
             return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
@@ -233,21 +233,21 @@ impl Cards {
     }
 
     /// Returns the numbers of cards of a vendor, by device ID.
-    pub fn by_vendor(&self, vendor: Vendor) -> impl Iterator<Item = (&str, i64)> {
+    pub(crate) fn by_vendor(&self, vendor: Vendor) -> impl Iterator<Item = (&str, i64)> {
         let numbers = self.numbers[vendor as usize].iter();
         numbers.map(|(number, count)| (number.as_str(), *count))
     }
 
     /// Returns the number of cards of a vendor.
     #[must_use]
-    pub fn count(&self, vendor: Vendor) -> i64 {
+    pub(crate) fn count(&self, vendor: Vendor) -> i64 {
         let readable: i64 = self.by_vendor(vendor).map(|(_, count)| count).sum();
         readable + self.unreadable(vendor)
     }
 
     /// Returns the number of a vendor's cards without a valid device ID.
     #[must_use]
-    pub const fn unreadable(&self, vendor: Vendor) -> i64 {
+    pub(crate) const fn unreadable(&self, vendor: Vendor) -> i64 {
         self.unreadable[vendor as usize]
     }
 }
@@ -256,7 +256,7 @@ impl Cards {
 ///
 /// # Errors
 /// Returns an error if the name of the node is too long.
-pub fn name(node: &str) -> Result<String, String> {
+pub(crate) fn name(node: &str) -> Result<String, String> {
     let name = format!("{START}{node}");
     if name.len() > NAME_MAX {
         return Err(format!("the pod name is longer than {NAME_MAX} characters"));
@@ -266,7 +266,7 @@ pub fn name(node: &str) -> Result<String, String> {
 
 /// Returns the label selector of the discovery pods.
 #[must_use]
-pub fn selector() -> String {
+pub(crate) fn selector() -> String {
     LABELS.map(|(key, value)| format!("{key}={value}")).join(",")
 }
 
@@ -275,7 +275,7 @@ pub fn selector() -> String {
 /// The pod conforms to the Pod Security Standard `restricted`: the PCI bus in `/sys` is readable without a
 /// host path. The pod requests no resources, so it also runs on a full node.
 #[must_use]
-pub fn pod(options: &DiscoveryOptions, name: &str, node: &str) -> Value {
+pub(crate) fn pod(options: &DiscoveryOptions, name: &str, node: &str) -> Value {
     let labels: BTreeMap<_, _> = LABELS.into();
     let port = format!("--api-port={PORT}");
     json!({
@@ -318,7 +318,7 @@ pub fn pod(options: &DiscoveryOptions, name: &str, node: &str) -> Value {
 
 /// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DiscoveryProgress {
+pub(crate) enum DiscoveryProgress {
     /// Reason why the pod does not run yet.
     Waits(String),
     /// The pod is running.
@@ -329,7 +329,7 @@ pub enum DiscoveryProgress {
 
 /// Returns the progress of the discovery pod of a node.
 #[must_use]
-pub fn progress(pod: &Value, node: &str) -> DiscoveryProgress {
+pub(crate) fn progress(pod: &Value, node: &str) -> DiscoveryProgress {
     if pod["spec"]["nodeName"] != node {
         return DiscoveryProgress::Fails("the pod runs on another node".to_owned());
     }

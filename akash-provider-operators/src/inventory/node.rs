@@ -10,15 +10,15 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 /// Field manager with which the operator writes its labels.
-pub const MANAGER: &str = "akash-operator-inventory";
+pub(crate) const MANAGER: &str = "akash-operator-inventory";
 /// Label that the device plugin of NVIDIA requires. Tools of NVIDIA may also set this label.
-pub const GPU_PRESENT: &str = "nvidia.com/gpu.present";
+pub(crate) const GPU_PRESENT: &str = "nvidia.com/gpu.present";
 /// Prefix of the labels with which Node Feature Discovery reports PCI devices.
 const ON_BUS: &str = "feature.node.kubernetes.io/pci-";
 
 /// Node, with the properties that affect its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     /// Name of the node.
     pub name: String,
     /// UID; a new node can have the name of an old node.
@@ -41,7 +41,7 @@ pub struct NodeView {
 
 /// Returns true for a label that only this operator or the Go operator writes.
 #[must_use]
-pub fn is_ours(key: &str) -> bool {
+pub(crate) fn is_ours(key: &str) -> bool {
     key == labels::MANAGED || key.starts_with(GPU_PREFIX) || key.starts_with(CLASS_LABEL)
 }
 
@@ -55,7 +55,7 @@ fn matters(key: &str) -> bool {
 impl NodeView {
     /// Decodes a node. Invalid values count as missing.
     #[must_use]
-    pub fn from_object(node: &DynamicObject) -> Self {
+    pub(crate) fn from_object(node: &DynamicObject) -> Self {
         let (spec, status) = (&node.data["spec"], &node.data["status"]);
         let devices = |vendor: Vendor| whole(status["capacity"][vendor.resource()].as_str()?);
         let conditions = status["conditions"].as_array().into_iter().flatten();
@@ -76,7 +76,7 @@ impl NodeView {
 
     /// Returns true if both values are equal, except for the resource versions.
     #[must_use]
-    pub fn is_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
         let version = other.version;
         *other
             == Self {
@@ -86,7 +86,7 @@ impl NodeView {
     }
 
     /// Takes the labels and the version from `meta`.
-    pub fn set_meta(&mut self, meta: &ObjectMeta) {
+    pub(crate) fn set_meta(&mut self, meta: &ObjectMeta) {
         let labels = meta.labels.iter().flatten();
         self.labels = labels
             .filter(|(key, _)| matters(key))

@@ -89,6 +89,7 @@ impl fmt::Debug for LazyInventory {
 /// Report of the nodes, storage and processors of the cluster. The offered capacity is computed on the first
 /// use, because most reports are never read.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ClusterReport {
     counted: LazyInventory,
     rules: Arc<Rules>,

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 /// Status of the inventory operator.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct InventoryOperatorStatus {
     /// True if the capacity was counted, and if all nodes and storage classes were listed.
     pub is_ready: bool,
@@ -36,6 +37,7 @@ pub struct InventoryOperatorStatus {
 
 /// Status of a node.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct NodeStatus {
     /// Whether the node is offered, and if not, the reason.
     pub standing: OfferState,

@@ -19,19 +19,20 @@ use std::collections::{BTreeMap, BTreeSet};
 mod models;
 
 /// Maximum number of devices of one node; a higher number is an error of the kubelet or of the discovery pod.
-pub const DEVICES_MAX: i64 = 256;
+pub(crate) const DEVICES_MAX: i64 = 256;
 /// Maximum length of the name part of a label key.
 const KEY_MAX: usize = 63;
 
 /// Whether a node is offered, and if not, the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OfferState {
     /// The node is offered.
     Offered,
     /// The rules exclude the node; the operator removes all its own labels from the node.
     Excluded,
-    /// The node is cordoned. The operator removes its own labels, except [`GPU_PRESENT`].
+    /// The node is cordoned. The operator removes its own labels, except `nvidia.com/gpu.present`.
     Cordoned,
     /// The node is not ready. The labels of the node are unchanged.
     Unready,
@@ -39,7 +40,7 @@ pub enum OfferState {
 
 /// Desired labels of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DesiredLabels {
+pub(crate) struct DesiredLabels {
     /// Whether the node is offered, and if not, the reason.
     pub standing: OfferState,
     /// Labels that this operator writes, including [`GPU_PRESENT`] if desired.
@@ -51,7 +52,7 @@ pub struct DesiredLabels {
 /// Computes the desired labels of a node. `classes` are the storage classes with the label
 /// `akash.network=true`; `found` are the discovered cards.
 #[must_use]
-pub fn wanted(
+pub(crate) fn wanted(
     node: &NodeView,
     rules: &Rules,
     classes: &BTreeSet<String>,
@@ -224,7 +225,7 @@ impl DesiredLabels {
 /// Returns the patch that sets the desired labels, or `None` if the node already has them. Labels of other clients are
 /// unchanged.
 #[must_use]
-pub fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
+pub(crate) fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in &wanted.labels {
         // Of this label only the presence matters; its value is unchanged.

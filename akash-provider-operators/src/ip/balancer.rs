@@ -54,7 +54,7 @@ impl Mode {
 
     /// Renders the Service of a leased address.
     #[must_use]
-    pub fn render(&self, leased: &LeasedPort) -> Value {
+    pub(crate) fn render(&self, leased: &LeasedPort) -> Value {
         let service = leased_ip_service(&leased.lease, &leased.ip, &self.pool);
         // Plain data always serializes to JSON.
         let mut body = serde_json::to_value(service).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Mode {
 
 /// Returns true for an annotation that this operator writes, with either prefix.
 #[must_use]
-pub fn is_ours(annotation: &str) -> bool {
+pub(crate) fn is_ours(annotation: &str) -> bool {
     let name = [OLD, NEW]
         .iter()
         .find_map(|prefix| annotation.strip_prefix(prefix));

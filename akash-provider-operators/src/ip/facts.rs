@@ -18,7 +18,7 @@ const SERVICE_NAME_MAX: usize = 63;
 
 /// Declaration of a port of a leased address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LeasedPort {
+pub(crate) struct LeasedPort {
     /// Lease of the port.
     pub lease: LeaseId,
     /// Ports, service and sharing key.
@@ -27,7 +27,7 @@ pub struct LeasedPort {
 
 /// Error of an invalid record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct InvalidRecord {
+pub(crate) struct InvalidRecord {
     /// Reason, in at most 300 characters.
     pub problem: String,
     /// Service of the invalid record, as `NAMESPACE/NAME`, if known.
@@ -35,12 +35,12 @@ pub struct InvalidRecord {
 }
 
 /// Decoded record, or its error.
-pub type DecodedRecord = Result<LeasedPort, InvalidRecord>;
+pub(crate) type DecodedRecord = Result<LeasedPort, InvalidRecord>;
 
 impl LeasedPort {
     /// Returns the Service that this port needs, as `NAMESPACE/NAME`.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         let name = leased_ip_service_name(&self.ip.service, self.ip.external_port, self.ip.proto);
         format!("{}/{name}", self.lease.namespace())
     }
@@ -50,7 +50,7 @@ impl LeasedPort {
 ///
 /// # Errors
 /// Returns why the record is invalid.
-pub fn leased(object: &DynamicObject) -> DecodedRecord {
+pub(crate) fn leased(object: &DynamicObject) -> DecodedRecord {
     let bad = |problem: String| InvalidRecord {
         problem: cut(problem),
         place: None,
@@ -113,7 +113,7 @@ fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
 
 /// Leased addresses that a Manifest declares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct DeclaredIps {
+pub(crate) struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
     /// Names of the declared ProviderLeasedIP records; `None` for an invalid Manifest.
@@ -122,7 +122,7 @@ pub struct DeclaredIps {
 
 /// Decodes a Manifest with the labels of a lease; returns `None` for any other object.
 #[must_use]
-pub fn manifest(object: &DynamicObject) -> Option<DeclaredIps> {
+pub(crate) fn manifest(object: &DynamicObject) -> Option<DeclaredIps> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;
     if object.metadata.name.as_deref() != Some(lease.namespace().as_str()) {
         return None;

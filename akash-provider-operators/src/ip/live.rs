@@ -45,7 +45,7 @@ pub(crate) struct LiveService {
 
 /// Difference between an existing and a desired Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Path of the first field that differs, or of an annotation that the desired Service lacks.
     pub at: String,
     /// True for an annotation that must be removed. Before the removal, the operator takes over the ownership

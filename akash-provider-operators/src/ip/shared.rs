@@ -82,6 +82,7 @@ impl operator_state::Work for IpWork {
 
 /// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MetricsStatus {
     /// Source of the metrics, for display.
     pub of: String,

@@ -25,6 +25,7 @@ const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct IpOperatorStatus {
     /// Records, Manifests and Services were listed once.
     pub is_ready: bool,
@@ -48,6 +49,7 @@ pub struct IpOperatorStatus {
 
 /// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct AddressStatus {
     /// Lease that declares the port; `None` without a record or with several records.
     pub lease: Option<String>,
@@ -82,6 +84,7 @@ pub struct AddressStatus {
 /// Port of a leased address, as `/state` returns it. The format is that of the Go operator.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct PortState {
     /// Time of the last observed change, in the text format of Go: `2026-01-31 12:00:00 +0000 UTC`.
     pub last_event_time: String,
@@ -102,6 +105,7 @@ pub struct PortState {
 /// Port of a leased address, as `/ip-lease-status` returns it. The format is that of the Go operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
+#[non_exhaustive]
 pub struct AssignedPort {
     /// Container port.
     pub port: u16,

@@ -29,6 +29,7 @@ pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 
 /// Deployment decoded from a Manifest object.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RecordedDeployment {
     /// Decoded deployment. Passwords that the Manifest object lacks are empty.
     pub deployment: WorkloadSpec,
@@ -41,6 +42,7 @@ pub struct RecordedDeployment {
 /// Invalid object with the labels of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}, {field}: {problem}")]
+#[non_exhaustive]
 pub struct BadObject {
     /// Kind and name of the object.
     pub object: String,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 /// Kind of a watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum InventoryKind {
     /// Nodes of the cluster, including those that are not offered.
     Node,
@@ -85,6 +86,7 @@ impl NamespacedName {
 
 /// Input for the capacity count: fields of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ObjectFacts {
     /// A node, offered or not.
     Node(NodeFacts),

@@ -85,6 +85,7 @@ struct Dirty {
 
 /// Result of a capacity count of the cluster.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct CapacityCount {
     /// Capacity of the nodes. The requests of this provider's leases are not subtracted.
     pub inventory: Arc<NodeInventory>,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 /// Status of hardware discovery.
 #[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
 pub struct DiscoveryStatus {
     /// Number of nodes to discover, including running discoveries.
     pub waiting: usize,
@@ -25,6 +26,7 @@ pub struct DiscoveryStatus {
 
 /// Status of the discovery of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MachineStatus {
     /// Discovered cards, by vendor and PCI device ID.
     pub cards: BTreeMap<String, i64>,

@@ -113,6 +113,8 @@ fn applicable(context: &DoctorContext<'_>) -> Vec<Right> {
         Condition::Always => true,
         Condition::LeasedIps => context.args.kubernetes.ip_operator,
         Condition::KubernetesElection => context.args.ha.ha == HaStore::Kubernetes,
+        // Checks the right of an unknown condition.
+        _ => true,
     };
     rights_of(required()).filter(applies).collect()
 }

@@ -9,6 +9,7 @@ const ENTRIES_MAX: usize = 200;
 
 /// Number of resources that the provider does not offer, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct IgnoredResources {
     /// Nodes without the label `akash.network=true`.
     pub unlabelled_nodes: usize,
