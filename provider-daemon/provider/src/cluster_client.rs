@@ -14,7 +14,7 @@ const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 /// pod.
 ///
 /// # Errors
-/// Returns the errors of [`config`], and an error if the certificates or credentials are invalid.
+/// Returns an error if the configuration cannot be read, or if the certificates or credentials are invalid.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Client::try_from(config(kubeconfig).await?).with_context(|| source(kubeconfig))
 }

@@ -2,7 +2,7 @@
 //! outside of its home directory. These interfaces reject writes while another instance leads.
 //!
 //! There are two exceptions. The client of the provider's election is created in another module, because the
-//! election decides which instance leads. The client of the embedded operators ([`Writers::unguarded`])
+//! election decides which instance leads. The client of the embedded operators (`Writers::unguarded`)
 //! rejects no writes, because these operators have their own elections.
 
 use crate::audit::Audit;
