@@ -144,7 +144,7 @@ impl Processor {
     ///
     /// # Errors
     /// Returns why the response is invalid.
-    pub(crate) fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
+    pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
         #[derive(Deserialize)]
         struct ProcessorsResponse {
             processors: Option<Vec<RawProcessor>>,

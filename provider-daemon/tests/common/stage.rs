@@ -19,6 +19,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use testbed::{Redis, free_port};
 use tokio::runtime::Runtime;
@@ -69,7 +70,10 @@ impl Stage {
     /// Creates a chain without a running node. The provider has funds. If `is_registered` is true, the
     /// provider is registered.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
-        let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
+        // Tests of one process run concurrently, and several of them use the same name.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("run-{}-{number}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("words"), WORDS).unwrap();

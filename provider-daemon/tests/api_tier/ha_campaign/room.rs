@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -57,7 +58,10 @@ fn ip(words: &[&str]) {
 
 impl Room {
     pub(crate) fn new() -> Self {
-        let base = format!("ha{}", std::process::id() % 1_000_000);
+        // With several clusters, two tests of one process have a room at the same time.
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let base = format!("ha{}x{number}", std::process::id() % 1_000_000);
         let room = Self {
             site: format!("{base}s"),
             daemons: [format!("{base}a"), format!("{base}b")],
