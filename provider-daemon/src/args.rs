@@ -18,7 +18,7 @@ use std::ffi::OsString;
 
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
-#[command(name = "provider-daemon", version, about, max_term_width = help::WIDTH_MAX)]
+#[command(name = "provider-daemon", version, about, max_term_width = help::WIDTH_MAX, args_override_self = true)]
 pub struct Cli {
     /// Flags of all commands.
     #[command(flatten)]

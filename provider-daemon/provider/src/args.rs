@@ -13,6 +13,7 @@ pub mod kubernetes;
 pub mod limits;
 pub mod metrics;
 mod nearest;
+mod needs;
 pub mod operators;
 pub mod orders;
 #[cfg(feature = "otlp")]

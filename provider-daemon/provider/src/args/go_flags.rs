@@ -26,6 +26,7 @@ pub(crate) struct GoFlag {
     default: &'static str,
     effect: Effect,
     chart: Option<&'static str>,
+    short: Option<char>,
 }
 
 /// Type of a flag's value.
@@ -66,6 +67,7 @@ impl GoFlag {
             default,
             effect: Effect::Same,
             chart: None,
+            short: None,
         }
     }
 
@@ -76,7 +78,14 @@ impl GoFlag {
             default,
             effect: Effect::None(what),
             chart: None,
+            short: None,
         }
+    }
+
+    /// Declares the short form of an ignored flag.
+    const fn short(mut self, letter: char) -> Self {
+        self.short = Some(letter);
+        self
     }
 
     /// Declares the value of the Go provider's chart that sets an ignored flag.
@@ -108,6 +117,7 @@ impl GoFlag {
         let arg = arg
             .value_name(self.kind.value_name())
             .help("Accepted for compatibility, without effect");
+        let arg = arg.short(self.short);
         let arg = match self.chart {
             Some(key) => arg.add(FileKey::Chart(key)),
             None => arg,

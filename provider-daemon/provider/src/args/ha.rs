@@ -1,6 +1,7 @@
 //! Flags of high availability: several instances of one provider with an elected leader.
 
 use super::bus::{Files, location, prefix};
+use super::needs::Needs;
 use super::{BusArgs, values};
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::setting::HaRule;
@@ -31,56 +32,56 @@ pub struct HaArgs {
     pub ha: HaStore,
     /// Name of the election [default: akash-provider for a Lease, derived from account and chain for Redis]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_name: Option<String>,
     /// Namespace of the Lease object [default: the namespace of --k8s-manifest-ns]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_namespace: Option<String>,
     /// Name of this instance in the election record; a random suffix is appended [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_identity: Option<String>,
     /// Gateway address of this instance, as HOST:PORT; standbys redirect tenants to the address of the leader
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_address: Option<String>,
     /// Time without a leader heartbeat after which a standby takes over; the leader stops after two thirds of
     /// this time
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_lease: Duration,
     /// Take over immediately, even if the previous leader had other settings [default: after a delay]
     #[arg(long)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_takeover_settings: bool,
     /// URL of the Redis for the election, in the format of --bus [default: the Redis of --bus]
     #[arg(long, value_name = "URL", value_parser = location)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_url: Option<Location>,
     /// File with the password for --ha-url
     #[arg(long, value_name = "FILE", requires = "ha_url")]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_password_file: Option<PathBuf>,
     /// File with the password of the Redis sentinels of --ha-url
     #[arg(long, value_name = "FILE", requires = "ha_url")]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_sentinel_password_file: Option<PathBuf>,
     /// CA certificates (PEM) for the Redis of --ha-url [default: the CA certificates of the system]
     #[arg(long, value_name = "FILE", requires = "ha_url")]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_ca: Option<PathBuf>,
     /// Client certificate (PEM) for the Redis of --ha-url
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_key"])]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_cert: Option<PathBuf>,
     /// Private key (PEM) of the client certificate in --ha-cert
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_cert"])]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_key: Option<PathBuf>,
     /// Prefix of the election keys in Redis [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "ha_url", value_parser = prefix)]
-    #[arg(add = HaRule::COORDINATION)]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_prefix: Option<String>,
 }
 

@@ -1,5 +1,6 @@
 //! Flags of the pricing strategy, with the names of the Go provider.
 
+use super::needs::Needs;
 use super::values;
 use crate::prices::FilePolicy;
 use akash_provider_cli::error::WithHelp;
@@ -68,19 +69,19 @@ pub struct PricingArgs {
     pub bid_price_gpu_scale: String,
     /// Price file for the strategy `policy`, in YAML or JSON; changes apply within one second
     #[arg(long)]
-    #[arg(add = HaRule::EqualContent, add = Reloaded)]
+    #[arg(add = HaRule::EqualContent, add = Reloaded, add = Needs::POLICY)]
     pub bid_price_policy: Option<PathBuf>,
     /// Program that calculates prices with the strategy `shellScript`
     #[arg(long)]
-    #[arg(add = HaRule::EqualContent)]
+    #[arg(add = HaRule::EqualContent, add = Needs::SCRIPT)]
     pub bid_price_script_path: Option<PathBuf>,
     /// Maximum number of concurrent price programs
     #[arg(long, default_value_t = 32)]
-    #[arg(add = HaRule::Equal)]
+    #[arg(add = HaRule::Equal, add = Needs::SCRIPT)]
     pub bid_price_script_process_limit: usize,
     /// Timeout of one price program
     #[arg(long, default_value = "10s", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
+    #[arg(add = HaRule::Equal, add = Needs::SCRIPT)]
     pub bid_price_script_process_timeout: Duration,
 }
 

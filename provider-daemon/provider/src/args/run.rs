@@ -212,7 +212,14 @@ fn listen(text: &str) -> Result<ListenAddress, String> {
     if text == "none" {
         return Ok(ListenAddress(None));
     }
-    let address = text
+    // As in Go: no address is every address.
+    let host = text.rsplit_once(':').map(|(host, _)| host);
+    let address = match host {
+        Some("") => format!("0.0.0.0{text}"),
+        Some("localhost") => text.replacen("localhost", "127.0.0.1", 1),
+        _ => text.to_owned(),
+    };
+    let address = address
         .parse()
         .map_err(|e| format!("{e}; expected ADDRESS:PORT such as 0.0.0.0:8443, or none"))?;
     Ok(ListenAddress(Some(address)))
@@ -348,6 +355,44 @@ mod tests {
         assert!(args.pricing.strategy(1).is_err(), "prices must have no default");
         assert!(parsed(&["--bid-price-cpu-scale=0.1"]).pricing.strategy(1).is_ok());
         assert!(!parsed(&["--cluster-k8s=false"]).cluster_k8s);
+    }
+
+    #[test]
+    fn accepts_addresses_short_forms_and_repeated_flags_of_go() {
+        let args = parsed(&[
+            "-y",
+            "-b",
+            "sync",
+            "-a=1",
+            "-s",
+            "2",
+            "--bid-timeout=5m",
+            "--bid-timeout=6m",
+        ]);
+        assert_eq!(args.bids.bid_timeout.as_secs(), 360, "the last value counts");
+        let notices = args.notices(|_| None).join("\n");
+        assert!(
+            notices.contains("--broadcast-mode, --account-number, --sequence, --yes: "),
+            "{notices}"
+        );
+        for (text, address) in [
+            (":8443", "0.0.0.0:8443"),
+            ("localhost:8443", "127.0.0.1:8443"),
+            ("[::1]:8443", "[::1]:8443"),
+        ] {
+            let args = parsed(&[&format!("--gateway-listen-address={text}")]);
+            let expected = address.parse().unwrap();
+            assert_eq!(args.gateway.gateway_listen_address.0, Some(expected), "{text}");
+        }
+        let lists = parsed(&[
+            "--deployment-blocked-hostnames=a",
+            "--deployment-blocked-hostnames=b",
+        ]);
+        assert_eq!(
+            lists.leases.deployment_blocked_hostnames,
+            ["a", "b"],
+            "lists grow"
+        );
     }
 
     #[test]

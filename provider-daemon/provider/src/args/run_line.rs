@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Command line `provider-daemon run …`.
 #[derive(Debug, Parser)]
-#[command(name = "provider-daemon")]
+#[command(name = "provider-daemon", args_override_self = true)]
 pub(crate) struct RunLine {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,

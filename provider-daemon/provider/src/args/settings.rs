@@ -13,6 +13,7 @@ mod tests;
 mod unread;
 
 use super::compared::ComparedArgs;
+use super::needs;
 use super::show::{self, Setting};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -156,12 +157,12 @@ pub fn parse(
     let compared = run_command(&command, &second)
         .map(|(below, matches)| ComparedArgs::read(below, matches))
         .unwrap_or_default();
+    let idle = run_command(&command, &second).map(|(below, matches)| needs::notes(below, matches));
+    let mut notes = found.notes;
+    notes.extend(idle.unwrap_or_default());
     let mut unknown = found.unknown;
     unknown.extend(unread(&command, variables));
-    let remarks = Remarks {
-        notes: found.notes,
-        unknown,
-    };
+    let remarks = Remarks { notes, unknown };
     let settings = RunSettings {
         settings: settings.unwrap_or_default(),
         compared,

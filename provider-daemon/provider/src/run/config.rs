@@ -100,9 +100,14 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
         Ok(()) if is_wildcard(domain) => "is a wildcard".to_owned(),
         Ok(()) => return Ok(()),
     };
+    let bare = domain.split_once("://").map_or(domain, |(_, rest)| rest);
+    let bare = bare.split([':', '/']).next().unwrap_or_default();
+    let bare = bare.trim_start_matches("*.").trim_matches('.').to_lowercase();
+    let is_usable = check_hostname(&bare).is_ok() && !is_wildcard(&bare);
+    let right = if is_usable { &bare } else { "ingress.example.com" };
     bail!(WithHelp::new(
         format!("--deployment-ingress-domain `{domain}` {fault}"),
-        "expected a domain such as ingress.example.com"
+        format!("write a domain without scheme, wildcard, port and outer dots, such as `{right}`")
     ))
 }
 
@@ -177,21 +182,21 @@ mod tests {
         ] {
             assert!(check_domain(good).is_ok(), "{good}");
         }
-        for bad in [
-            "*.x",
-            "*.example.com",
-            "https://x",
-            ".x",
-            "x.",
-            "a_b.c",
-            "a.b:80",
-            "a..b",
-            "10.0.0.1",
-            "x.cluster.local",
+        for (bad, right) in [
+            ("*.x", "x"),
+            ("*.example.com", "example.com"),
+            ("https://x/", "x"),
+            (".x", "x"),
+            ("x.", "x"),
+            ("a_b.c", "ingress.example.com"),
+            ("a.b:80", "a.b"),
+            ("a..b", "ingress.example.com"),
+            ("10.0.0.1", "ingress.example.com"),
+            ("x.cluster.local", "ingress.example.com"),
         ] {
             let message = message_text(&check_domain(bad).unwrap_err());
             assert!(
-                message.contains(&format!("`{bad}`")) && message.contains("such as ingress.example.com"),
+                message.contains(&format!("`{bad}`")) && message.contains(&format!("such as `{right}`")),
                 "{message}"
             );
         }

@@ -176,6 +176,9 @@ impl<'a> SettableFlags<'a> {
                 continue;
             };
             let flag = arg.get_long().unwrap_or_default().to_owned();
+            if values.iter().all(String::is_empty) && !accepts_empty(arg) {
+                continue;
+            }
             let words =
                 words(arg, &flag, &values).map_err(|why| format!("{}: `{key}`: {why}", file.display()))?;
             found.push(SettingEntry {
@@ -242,6 +245,14 @@ fn texts(key: &str, nodes: Vec<YamlValue>, file: &Path) -> Result<Vec<String>, S
         )),
     };
     nodes.into_iter().map(text).collect()
+}
+
+/// Returns whether the empty text is a value of a flag. For other flags, an empty value in a file sets nothing, as in
+/// the Go provider.
+fn accepts_empty(arg: &Arg) -> bool {
+    let value = Arg::new("value").value_parser(arg.get_value_parser().clone());
+    let alone = Command::new("check").no_binary_name(true).arg(value);
+    alone.try_get_matches_from([""]).is_ok()
 }
 
 fn words(arg: &Arg, flag: &str, values: &[String]) -> Result<Vec<String>, String> {

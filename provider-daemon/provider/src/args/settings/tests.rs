@@ -46,6 +46,53 @@ fn refused(name: &str, text: &str) -> String {
 }
 
 #[test]
+fn setting_without_effect_gets_one_note_that_names_what_it_needs() {
+    let notes = |words: &[&str]| of_run(words).remarks.notes;
+    for (words, expected) in [
+        (
+            &["--bid-price-policy=x"][..],
+            "--bid-price-policy: no effect without --bid-price-strategy policy",
+        ),
+        (
+            &["--bid-price-script-path=x", "--bid-price-script-process-limit=2"],
+            "--bid-price-script-path, --bid-price-script-process-limit: no effect without --bid-price-strategy shellScript",
+        ),
+        (
+            &["--ha-lease=12s", "--ha-name=x"],
+            "--ha-name, --ha-lease: no effect without --ha kubernetes or --ha redis",
+        ),
+        (
+            &["--nodes=3", "--cluster-k8s"],
+            "--nodes: no effect with --cluster-k8s, which reads the nodes of the cluster",
+        ),
+    ] {
+        assert_eq!(notes(words), [expected], "{words:?}");
+    }
+    for words in [
+        &["--bid-price-strategy=policy", "--bid-price-policy=x"][..],
+        &["--ha=redis", "--ha-lease=12s"],
+        &["--nodes=3", "--cluster-k8s=false"],
+        &["--cluster-k8s"],
+    ] {
+        assert_eq!(notes(words), [""; 0], "{words:?}");
+    }
+}
+
+#[test]
+fn empty_value_in_a_file_sets_nothing() {
+    let file = Scratch::new(
+        "empty",
+        "reclamationWindow: \"\"\nbid-timeout: \"\"\nwithdrawal-period: \"\"\nprovider-configs-url: \"\"\n",
+    );
+    let args = of_run(&[&file.flag("config")]);
+    assert_eq!(args.bids.bid_timeout.as_secs(), 300);
+    assert_eq!(args.bids.reclamation_window.as_secs(), 0);
+    assert_eq!(args.leases.withdrawal_period.as_secs(), 86_400);
+    // This flag has an empty value, which disables the download.
+    assert!(format!("{:?}", args.kubernetes).contains("ConfigsUrl(None)"));
+}
+
+#[test]
 fn reads_every_value_of_the_go_chart() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
