@@ -18,6 +18,8 @@ const OPERATORS: [(&str, &str); 3] = [
     ("akash-ip-operator", "operator-ip"),
     ("akash-inventory-operator", "operator-inventory"),
 ];
+/// Other tests of the tier leave cluster roles with the same names.
+const OWN: &str = "--take-ownership";
 /// Namespace of the releases, with the restricted pod security profile.
 const SPACE: &str = "akash-services";
 
@@ -55,7 +57,7 @@ impl<'a> Helm<'a> {
     /// Installs a chart with the values file of the Go chart. Returns the notes.
     fn install(&self, chart: &str) -> String {
         let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
-        self.run(&["install", chart, &folder, "--values", &values])
+        self.run(&["install", chart, &folder, "--values", &values, OWN])
     }
 
     fn get(&self, kind: &str, name: &str) -> Value {
@@ -292,6 +294,7 @@ fn invalid_values_get_one_error_and_install_nothing() {
         "--values",
         &values,
         "--set=bidpricecpuscal=1",
+        OWN,
     ]);
     assert!(notes.contains("unknown value `bidpricecpuscal`"), "{notes}");
 }
