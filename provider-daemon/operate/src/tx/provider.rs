@@ -61,14 +61,13 @@ async fn needed(file: &ProviderFile, args: &TxArgs, account: &TxAccount) -> anyh
 }
 
 fn is_equal(file: &ProviderFile, record: &ProviderRecord) -> bool {
-    let pairs = |attributes: &[Attribute]| {
-        let pairs = attributes.iter().map(|a| (a.key.clone(), a.value.clone()));
-        pairs.collect::<BTreeSet<_>>()
-    };
+    // The order of the attributes has no meaning.
+    let [wanted, recorded] =
+        [&file.attributes, &record.attributes].map(|attributes| attributes.iter().collect::<BTreeSet<_>>());
     file.host == record.host_uri
         && file.email == record.info.email
         && file.website == record.info.website
-        && pairs(&file.attributes) == pairs(&record.attributes)
+        && wanted == recorded
 }
 
 fn message(file: &ProviderFile, is_new: bool, account: &TxAccount) -> Any {

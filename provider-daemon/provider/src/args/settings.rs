@@ -152,19 +152,19 @@ pub fn parse(
     let second = command.try_get_matches_from_mut(&words);
     let refused = |text: String| command.clone().error(ErrorKind::InvalidValue, text);
     let second = second.map_err(|error| found.placed(&error).map_or(error, refused))?;
-    let settings = run_command(&command, &second)
-        .map(|(below, matches)| show::all(below, matches, |flag| found.file_of(flag), &look));
-    let compared = run_command(&command, &second)
-        .map(|(below, matches)| ComparedArgs::read(below, matches))
-        .unwrap_or_default();
-    let idle = run_command(&command, &second).map(|(below, matches)| needs::notes(below, matches));
-    let mut notes = found.notes;
-    notes.extend(idle.unwrap_or_default());
-    let mut unknown = found.unknown;
-    unknown.extend(unread(&command, variables));
-    let remarks = Remarks { notes, unknown };
+    let Some((below, matches)) = run_command(&command, &second) else {
+        return Ok((second, None));
+    };
+    let settings = show::all(below, matches, |flag| found.file_of(flag), &look);
+    let compared = ComparedArgs::read(below, matches);
+    let mut remarks = Remarks {
+        notes: found.notes,
+        unknown: found.unknown,
+    };
+    remarks.notes.extend(needs::notes(below, matches));
+    remarks.unknown.extend(unread(&command, variables));
     let settings = RunSettings {
-        settings: settings.unwrap_or_default(),
+        settings,
         compared,
         remarks,
     };
