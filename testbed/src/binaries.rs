@@ -28,7 +28,7 @@ struct GoProgram {
     package: &'static str,
 }
 
-/// Modules whose versions decide about the folder of the Kubernetes programs.
+/// Modules of the Kubernetes programs. Their versions determine the name of the folder.
 const KUBERNETES_MODULES: [&str; 3] = [".", "kwok", "coredns"];
 
 const PROGRAMS: [GoProgram; 9] = [

@@ -22,7 +22,7 @@ struct Filter {
 }
 
 /// Starts the log of a command. `is_short` omits warnings that the command also reports as an error. `run` are
-/// the flags of the provider, whose log can be exported.
+/// the flags of the provider; only the provider exports its log.
 ///
 /// # Errors
 /// Returns an error if `--log-level` is invalid.

@@ -41,16 +41,16 @@ impl<'a> Helm<'a> {
         Self { cluster, program }
     }
 
-    fn output(&self, words: &[&str]) -> Output {
+    fn output(&self, args: &[&str]) -> Output {
         let mut helm = Command::new(&self.program);
         helm.arg("--kubeconfig").arg(self.cluster.kubeconfig());
-        helm.arg("--namespace").arg(SPACE).args(words).output().unwrap()
+        helm.arg("--namespace").arg(SPACE).args(args).output().unwrap()
     }
 
-    fn run(&self, words: &[&str]) -> String {
-        let output = self.output(words);
+    fn run(&self, args: &[&str]) -> String {
+        let output = self.output(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "helm {words:?}: {stderr}");
+        assert!(output.status.success(), "helm {args:?}: {stderr}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -71,11 +71,11 @@ impl<'a> Helm<'a> {
 
     fn can(&self, account: &str, verb: &str, resource: &str) -> bool {
         let user = format!("--as=system:serviceaccount:{SPACE}:{account}");
-        // `can-i` fails for the answer "no".
-        let answer = self
+        // `can-i` fails if the right is missing.
+        let result = self
             .cluster
             .kubectl(&["auth", "can-i", verb, resource, &user, "--all-namespaces"]);
-        answer.is_ok_and(|answer| answer.trim() == "yes")
+        result.is_ok_and(|result| result.trim() == "yes")
     }
 
     /// Waits until each workload has a pod, so the profile of the namespace admits the pods.
@@ -106,9 +106,9 @@ impl Drop for Helm<'_> {
     }
 }
 
-fn provider_daemon(words: &[&str]) -> (bool, String) {
+fn provider_daemon(args: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
-        .args(words)
+        .args(args)
         // Variables of the test command look like settings.
         .env_remove("AKASH_TESTBED_DIR")
         .output()
@@ -234,8 +234,8 @@ fn values_files_of_go_charts_install_upgrade_and_roll_back() {
         ("operator-hostname", "patch", "ingresses.networking.k8s.io", true),
         ("operator-hostname", "list", "secrets", false),
     ] {
-        let answer = helm.can(account, verb, resource);
-        assert_eq!(answer, is_allowed, "{account} {verb} {resource}");
+        let can = helm.can(account, verb, resource);
+        assert_eq!(can, is_allowed, "{account} {verb} {resource}");
     }
     let level = || {
         helm.get("statefulset", PROVIDER)["spec"]["template"]["spec"]["containers"][0]["env"][2]["value"]

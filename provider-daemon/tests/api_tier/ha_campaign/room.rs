@@ -58,7 +58,7 @@ fn ip(words: &[&str]) {
 
 impl Room {
     pub(crate) fn new() -> Self {
-        // With several clusters, two tests of one process have a room at the same time.
+        // With several clusters, two tests of one process create these namespaces at the same time.
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let base = format!("ha{}x{number}", std::process::id() % 1_000_000);
