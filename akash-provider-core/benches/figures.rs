@@ -159,14 +159,12 @@ fn fit(world: &World) {
 }
 
 fn price(world: &World) -> Result<(), BenchError> {
-    let config = ScaleConfig {
-        cpu: "0.004".parse()?,
-        memory: "0.0016".parse()?,
-        storage: [("ephemeral".to_owned(), "0.00016".parse()?)].into(),
-        endpoint: "0.05".parse()?,
-        ip: "5".parse()?,
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.004".parse()?;
+    config.memory = "0.0016".parse()?;
+    config.storage = [("ephemeral".to_owned(), "0.00016".parse()?)].into();
+    config.endpoint = "0.05".parse()?;
+    config.ip = "5".parse()?;
     let scale = Scale::new(config)?;
     let request = PriceRequest {
         owner: world.tenant.clone(),

@@ -15,7 +15,7 @@
 //! use std::time::Duration;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let me = Candidate { identity: "host-1".into(), ..Candidate::default() };
+//! let me = Candidate::new("host-1");
 //! let config = ElectionConfig::new("provider", me, Timing::for_lease(Duration::from_secs(1)));
 //! let election = Election::start(MemoryElection::new(), config);
 //! election.gate().opened().await;

@@ -31,8 +31,9 @@
 //! let record = ProviderRecord { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![], info: Default::default() };
 //! chain.market(|market| market.execute(&Msg::CreateProvider(record)))?;
 //! let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
-//! let storage = parse_storage_scales("0.01")?;
-//! let prices = ScaleConfig { cpu: "0.01".parse()?, storage, ..ScaleConfig::default() };
+//! let mut prices = ScaleConfig::default();
+//! prices.cpu = "0.01".parse()?;
+//! prices.storage = parse_storage_scales("0.01")?;
 //! let bus = LocalBus::new();
 //! let mut facts = bus.subscribe(&[Topic::Facts]).await?;
 //!

@@ -168,11 +168,10 @@ impl ClusterContext {
     /// Returns the settings for rendering, with the current list of networks that pods must not reach.
     pub(crate) fn rendering(&self) -> KubeSettings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
-        KubeSettings {
-            egress: egress.clone(),
-            lease_account: self.lease_account(),
-            ..self.settings.clone()
-        }
+        let mut settings = self.settings.clone();
+        settings.egress = egress.clone();
+        settings.lease_account = self.lease_account();
+        settings
     }
 
     pub(crate) fn calls(&self, operation: &'static str) -> KubeCalls {

@@ -137,10 +137,8 @@ fn deployment(image: &str) -> WorkloadSpec {
 
 async fn first_lines(cluster: &ProcessCluster, count: usize) -> Vec<String> {
     let lease = deployment("any").lease;
-    let follow = LogOptions {
-        follow: true,
-        ..LogOptions::default()
-    };
+    let mut follow = LogOptions::default();
+    follow.follow = true;
     let logs = cluster.lease_logs(&lease, follow).await.unwrap();
     logs.take(count).map(|line| line.unwrap().message).collect().await
 }
@@ -161,10 +159,8 @@ async fn output_is_captured_and_tails_are_returned() {
     let mut lines = first_lines(&cluster, 3).await;
     lines.sort();
     assert_eq!(lines, ["one", "three", "two"]);
-    let tail = LogOptions {
-        tail_lines: Some(1),
-        ..LogOptions::default()
-    };
+    let mut tail = LogOptions::default();
+    tail.tail_lines = Some(1);
     let logs = cluster.lease_logs(&deployment.lease, tail).await.unwrap();
     assert_eq!(logs.count().await, 1);
     cluster.teardown_lease(&deployment.lease).await.unwrap();
@@ -269,12 +265,9 @@ async fn exec(
         stderr: Box::new(tokio::io::sink()),
         resize: futures::stream::empty().boxed(),
     };
-    let request = ExecRequest {
-        service: "web".to_owned(),
-        replica: 0,
-        command: words.iter().map(|w| (*w).to_owned()).collect(),
-        tty: false,
-    };
+    let mut request = ExecRequest::default();
+    request.service = "web".to_owned();
+    request.command = words.iter().map(|w| (*w).to_owned()).collect();
     let (lease, mut output) = (deployment("any").lease, String::new());
     let shell = cluster.shell().unwrap();
     let (code, read) = tokio::join!(

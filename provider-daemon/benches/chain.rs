@@ -162,10 +162,8 @@ fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
 }
 
 fn client(node: String, stop: &CancellationToken) -> anyhow::Result<AkashClient> {
-    let settings = ClientSettings {
-        signer: Some(TxSigner::new(key()?, LeadershipGate::new(true))),
-        ..ClientSettings::new(vec![node], CHAIN)
-    };
+    let mut settings = ClientSettings::new(vec![node], CHAIN);
+    settings.signer = Some(TxSigner::new(key()?, LeadershipGate::new(true)));
     let (client, task) = AkashClient::start(settings, stop.clone())?;
     tokio::spawn(task);
     Ok(client)

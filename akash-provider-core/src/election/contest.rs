@@ -36,6 +36,15 @@ enum TakeoverDelay {
 }
 
 impl Candidate {
+    /// Creates a candidate with this unique name, without an address and without settings to compare.
+    #[must_use]
+    pub fn new(identity: impl Into<String>) -> Self {
+        Self {
+            identity: identity.into(),
+            ..Self::default()
+        }
+    }
+
     fn stance(&self, differing: &[String]) -> TakeoverDelay {
         match differing {
             [] => TakeoverDelay::AtOnce,

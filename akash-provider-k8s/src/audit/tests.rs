@@ -42,10 +42,8 @@ fn password_secret() -> ObjectMeta {
 }
 
 fn cluster(client: Client, deletions: DeletionLog) -> Arc<KubeCluster> {
-    let settings = KubeSettings {
-        deletions,
-        ..KubeSettings::new(lease().provider)
-    };
+    let mut settings = KubeSettings::new(lease().provider);
+    settings.deletions = deletions;
     KubeCluster::connect(WriteClient::without_election(client), settings).unwrap()
 }
 

@@ -68,15 +68,12 @@ impl KubeCluster {
     /// The errors of the API server. The next call or the next deploy writes the remaining leases.
     pub async fn close_infrastructure(&self, found: &Infrastructure) -> Result<usize, Error> {
         let inner = self.inner();
-        let before = inner.rendering();
+        let mut before = inner.rendering();
         // Before any possible failure, so that later deploys close the addresses.
         found.close(&mut inner.egress.write().unwrap_or_else(PoisonError::into_inner));
         inner.current(CLOSE).await?;
         // Synchronization has identified the account.
-        let before = KubeSettings {
-            lease_account: inner.lease_account(),
-            ..before
-        };
+        before.lease_account = inner.lease_account();
         let mut leases = 0;
         for manifest in inner.manifests().state() {
             if inner.close(&manifest, &before).await? {

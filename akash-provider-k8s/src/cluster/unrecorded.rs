@@ -70,12 +70,9 @@ impl ClusterContext {
 }
 
 impl DerivedObjects {
-    fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, settings: KubeSettings) -> Self {
-        let settings = KubeSettings {
-            // The limits of the stand-in are the live requests, so nothing is overcommitted.
-            commit: CommitLevels::default(),
-            ..settings
-        };
+    fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, mut settings: KubeSettings) -> Self {
+        // The limits of the stand-in are the live requests, so nothing is overcommitted.
+        settings.commit = CommitLevels::default();
         let ledger = ledger_of(namespace);
         // The namespace may have lost its labels.
         let mut metas = std::iter::once(&namespace.metadata).chain(view.openings().map(|(_, meta)| meta));

@@ -12,7 +12,7 @@ mod recordings;
 mod sdl;
 
 use akash_provider_core::cluster::WorkloadSpec;
-use akash_provider_k8s::settings::{CommitLevels, Isolation, KubeSettings};
+use akash_provider_k8s::settings::Isolation;
 use akash_provider_kube_model::crd::{self, Manifest, convert};
 use akash_provider_kube_model::objects::{self, LeaseObjects, PriorState};
 use cluster::{Cluster, Trial, missing};
@@ -47,14 +47,10 @@ fn cases() -> Vec<(String, WorkloadSpec)> {
 }
 
 fn rendered(deployment: &WorkloadSpec, isolation: Isolation) -> LeaseObjects {
-    let settings = KubeSettings {
-        commit: CommitLevels {
-            cpu: 1.5,
-            memory: 1.1,
-            storage: 3.0,
-        },
-        ..sdl::settings()
-    };
+    let mut settings = sdl::settings();
+    settings.commit.cpu = 1.5;
+    settings.commit.memory = 1.1;
+    settings.commit.storage = 3.0;
     let prior = PriorState {
         manifest_version: "1".to_owned(),
         isolation,
@@ -155,10 +151,8 @@ async fn records_are_stored_as_written_and_retain_unknown_fields() {
     for (name, deployment) in cases() {
         let objects = rendered(&deployment, Isolation::Baseline);
         let trial = cluster.trial(&objects.namespace).await;
-        let settings = KubeSettings {
-            manifest_namespace: trial.namespace.clone(),
-            ..sdl::settings()
-        };
+        let mut settings = sdl::settings();
+        settings.manifest_namespace = trial.namespace.clone();
         let manifest = convert::to_manifest(&deployment, &settings).unwrap();
         trial.all(&name, std::slice::from_ref(&manifest)).await;
         let mut newer = serde_json::to_value(&manifest).unwrap();
@@ -254,10 +248,8 @@ async fn quota_has_capacity_for_an_update() {
         return;
     };
     let runtime = cluster.runtime_class("900m", "900Mi").await;
-    let settings = KubeSettings {
-        runtime_class: runtime.clone(),
-        ..sdl::settings()
-    };
+    let mut settings = sdl::settings();
+    settings.runtime_class = runtime.clone();
     let prior = |version: &str| PriorState {
         manifest_version: version.to_owned(),
         isolation: Isolation::Baseline,

@@ -269,10 +269,9 @@ fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
 }
 
 fn legacy(world: &World) -> KubeSettings {
-    KubeSettings {
-        isolation: Isolation::Legacy,
-        ..world.settings.clone()
-    }
+    let mut settings = world.settings.clone();
+    settings.isolation = Isolation::Legacy;
+    settings
 }
 
 #[test]

@@ -21,11 +21,10 @@ const REST: Duration = Duration::from_secs(5);
 
 /// Returns short retry delays, so that the test detects polling.
 fn eager() -> WatchConfig {
-    WatchConfig {
-        wait_absent: Duration::from_millis(200),
-        wait_absent_max: Duration::from_millis(200),
-        ..WatchConfig::default()
-    }
+    let mut config = WatchConfig::default();
+    config.wait_absent = Duration::from_millis(200);
+    config.wait_absent_max = Duration::from_millis(200);
+    config
 }
 
 /// Deletes the definition of MetalLB's pools.
@@ -67,14 +66,9 @@ fn idle_operators_make_no_calls_and_notice_new_kinds() {
             let mut options = fixture::options(world);
             (options.watch_config, options.definitions) = (eager(), Definitions::default());
             let addresses = fixture::start(&client, options).await;
-            let _count = KubeInventory::start_whole(
-                &world.client,
-                &CapacityOptions {
-                    watch_config: eager(),
-                    definitions,
-                    ..CapacityOptions::default()
-                },
-            );
+            let mut options = CapacityOptions::default();
+            (options.watch_config, options.definitions) = (eager(), definitions);
+            let _count = KubeInventory::start_whole(&world.client, &options);
             let done = || async {
                 hostname_operator::is_written(&hostnames, "a.example.com")
                     && fixture::is_written(&addresses, &leased, 80)

@@ -23,18 +23,15 @@ const NAME: &str = "akash-operator-hostname";
 
 /// Timing of the election. The intervals are long enough for API calls and short enough for a test.
 fn timing() -> Timing {
-    Timing {
-        lease: Duration::from_secs(4),
-        renew: Duration::from_millis(2_500),
-        retry: Duration::from_millis(250),
-    }
+    let mut timing = Timing::default();
+    timing.lease = Duration::from_secs(4);
+    timing.renew = Duration::from_millis(2_500);
+    timing.retry = Duration::from_millis(250);
+    timing
 }
 
 fn contend(world: &World, client: &Client, identity: &str) -> Arc<Election> {
-    let me = Candidate {
-        identity: identity.to_owned(),
-        ..Candidate::default()
-    };
+    let me = Candidate::new(identity);
     let mut config = ElectionConfig::new(NAME, me, timing());
     config.may_be_alone = true;
     config.call_timeout = Duration::from_secs(1);
@@ -153,10 +150,7 @@ fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
         async move {
             give_rights(world).await;
             let contend = |client: &Client, identity: &str| {
-                let me = Candidate {
-                    identity: identity.to_owned(),
-                    ..Candidate::default()
-                };
+                let me = Candidate::new(identity);
                 let config = ElectionConfig::new(NAME, me, Timing::for_lease(Duration::from_secs(12)));
                 let store = LeaseElection::new(
                     client,

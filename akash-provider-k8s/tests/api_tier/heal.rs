@@ -6,7 +6,7 @@ use akash_provider_core::cluster::{Cluster, Teardown};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::{Drift, KubeSettings};
+use akash_provider_k8s::settings::Drift;
 use akash_provider_k8s::statistics::DriftOutcome;
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -168,10 +168,8 @@ fn drift_of_a_lease_is_repaired_at_once_without_touching_others() {
 fn report_mode_repairs_only_isolation() {
     run("heal-told", |world| {
         async move {
-            let settings = KubeSettings {
-                drift: Drift::Report,
-                ..world.settings.clone()
-            };
+            let mut settings = world.settings.clone();
+            settings.drift = Drift::Report;
             let cluster = world.connect_with(settings).await;
             let lease = leased(world, &cluster, 1).await;
             let _following = follow(&cluster, &LeadershipGate::new(true));

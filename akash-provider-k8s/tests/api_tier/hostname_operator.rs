@@ -7,7 +7,6 @@ use akash_provider_k8s::labels;
 use akash_provider_k8s::write_client::WriteClient;
 use akash_provider_kube_model::crd::convert::to_manifest;
 use akash_provider_operators::hostname::index::RoutePlan;
-use akash_provider_operators::hostname::queue::RetryPolicy;
 use akash_provider_operators::hostname::route::{Controller, GatewayProvider, Mode};
 use akash_provider_operators::hostname::{HostnameOperator, HostnameOperatorOptions, HostnameStatus};
 use futures::FutureExt;
@@ -91,15 +90,11 @@ pub(crate) async fn declare(world: &World, lease: &LeaseId, hostname: &str) {
 }
 
 pub(crate) fn options(world: &World, plan: impl Into<RoutePlan>) -> HostnameOperatorOptions {
-    HostnameOperatorOptions {
-        manifest_namespace: world.settings.manifest_namespace.clone(),
-        plan: plan.into(),
-        patience: RetryPolicy {
-            retry_delay: Duration::from_millis(200),
-            ..RetryPolicy::default()
-        },
-        ..HostnameOperatorOptions::default()
-    }
+    let mut options = HostnameOperatorOptions::default();
+    options.manifest_namespace = world.settings.manifest_namespace.clone();
+    options.plan = plan.into();
+    options.patience.retry_delay = Duration::from_millis(200);
+    options
 }
 
 pub(crate) async fn start(client: &Client, options: HostnameOperatorOptions) -> HostnameOperator {

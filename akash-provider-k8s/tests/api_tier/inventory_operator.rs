@@ -190,11 +190,10 @@ fn rules() -> Rules {
 }
 
 fn options() -> InventoryOperatorOptions {
-    InventoryOperatorOptions {
-        rules: rules(),
-        retry_delay: Duration::from_millis(200),
-        ..InventoryOperatorOptions::default()
-    }
+    let mut options = InventoryOperatorOptions::default();
+    options.rules = rules();
+    options.retry_delay = Duration::from_millis(200);
+    options
 }
 
 fn start(client: &Client) -> InventoryOperator {

@@ -7,7 +7,7 @@ use akash_provider_core::types::{Attribute, LeaseId};
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::settings::{Drift, KubeSettings};
+use akash_provider_k8s::settings::Drift;
 use akash_provider_k8s::statistics::DriftOutcome;
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -417,10 +417,8 @@ fn edits_during_downtime_are_repaired_without_a_record() {
 fn isolation_is_restored_without_a_record_and_retained_objects_of_operators_stay() {
     run("unrecorded", |world| {
         async move {
-            let settings = KubeSettings {
-                drift: Drift::Report,
-                ..world.settings.clone()
-            };
+            let mut settings = world.settings.clone();
+            settings.drift = Drift::Report;
             let cluster = world.connect_with(settings).await;
             let (lease, control) = (leased(world, &cluster, 1).await, leased(world, &cluster, 2).await);
             let ns = lease.namespace();

@@ -42,11 +42,9 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     run("damage", |world| {
         async move {
             let cluster = world.connect().await;
-            let setup = conformance::Setup {
-                timeout: Duration::from_secs(40),
-                poll_interval: Duration::from_millis(50),
-                ..conformance::Setup::new(world.settings.provider.clone())
-            };
+            let mut setup = conformance::Setup::new(world.settings.provider.clone());
+            setup.timeout = Duration::from_secs(40);
+            setup.poll_interval = Duration::from_millis(50);
             let own = &world.settings.manifest_namespace;
             let (first, second) = (Arc::clone(&cluster), Arc::clone(&cluster));
             let corrupt: DamageFn<'_> = Box::new(move |lease: LeaseId| {

@@ -13,14 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn setup(world: &World) -> conformance::Setup {
-    conformance::Setup {
-        timeout: Duration::from_secs(40),
-        poll_interval: Duration::from_millis(50),
-        quiet_time: Duration::from_secs(2),
-        // No node runs here, so no pod writes logs.
-        lines: 0,
-        ..conformance::Setup::new(world.settings.provider.clone())
-    }
+    let mut setup = conformance::Setup::new(world.settings.provider.clone());
+    setup.timeout = Duration::from_secs(40);
+    setup.poll_interval = Duration::from_millis(50);
+    setup.quiet_time = Duration::from_secs(2);
+    // No node runs here, so no pod writes logs.
+    setup.lines = 0;
+    setup
 }
 
 #[test]
@@ -55,10 +54,8 @@ fn two_providers_on_one_cluster_do_not_interfere() {
         async move {
             let mut settings = world.settings.clone();
             settings.provider = Address::from_bytes(&[6; 20]).unwrap();
-            let their_setup = conformance::Setup {
-                provider: settings.provider.clone(),
-                ..setup(world)
-            };
+            let mut their_setup = setup(world);
+            their_setup.provider = settings.provider.clone();
             let pods = [world.fake_kubelet(), world.fake_kubelet_of(&settings.provider)];
             let (ours, theirs) = (world.connect().await, world.connect_with(settings).await);
             let (one, other) = (

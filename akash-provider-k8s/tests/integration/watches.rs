@@ -29,15 +29,14 @@ const fn ms(millis: u64) -> Duration {
 
 /// The default configuration with shorter intervals.
 fn watch_config() -> WatchConfig {
-    WatchConfig {
-        proof: ms(200),
-        steady: Duration::from_secs(2),
-        wait_first: ms(20),
-        wait_max: ms(160),
-        wait_absent: ms(100),
-        grace: ms(500),
-        ..WatchConfig::default()
-    }
+    let mut config = WatchConfig::default();
+    config.proof = ms(200);
+    config.steady = Duration::from_secs(2);
+    config.wait_first = ms(20);
+    config.wait_max = ms(160);
+    config.wait_absent = ms(100);
+    config.grace = ms(500);
+    config
 }
 
 fn started(server: &Server, watch_config: WatchConfig) -> ObjectCache {
@@ -367,11 +366,9 @@ async fn invalid_object_is_reported_and_hides_no_other() {
 
 #[tokio::test]
 async fn dead_connection_differs_from_quiet_connection() {
-    let quiet = WatchConfig {
-        idle: ms(400),
-        start_timeout: ms(300),
-        ..watch_config()
-    };
+    let mut quiet = watch_config();
+    quiet.idle = ms(400);
+    quiet.start_timeout = ms(300);
     let dead = Arc::new(AtomicBool::new(false));
     let is_dead = Arc::clone(&dead);
     let server = Server::start(move |request, _| {

@@ -18,18 +18,18 @@ const HUNGRY: &str =
     "trap 'exit 0' TERM; while [ ! -e /tmp/eat ]; do sleep 0.2 & wait $!; done; exec tail /dev/zero";
 const QUIET: &str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";
 
-const FOLLOW: LogOptions = LogOptions {
-    services: Vec::new(),
-    follow: true,
-    tail_lines: None,
-};
+fn follow() -> LogOptions {
+    let mut options = LogOptions::default();
+    options.follow = true;
+    options
+}
 
 /// A follower receives every line of every replica once and in order, even during a rollout.
 #[test]
 fn logs_are_followed_across_rollout_until_teardown() {
     run(CLOCK, |tenant| {
         async move {
-            let mut lines = tenant.cluster.lease_logs(&tenant.lease, FOLLOW).await.unwrap();
+            let mut lines = tenant.cluster.lease_logs(&tenant.lease, follow()).await.unwrap();
             let mut seen: BTreeMap<String, u32> = BTreeMap::new();
             let mut take = |line: akash_provider_core::cluster::LogLine| {
                 let expected = seen.entry(line.name.clone()).or_insert(0);
@@ -85,10 +85,8 @@ fn long_lines_are_split_without_loss_and_tail_returns_last_lines() {
             let lengths: Vec<_> = lines.iter().map(String::len).collect();
             assert_eq!(lengths.iter().sum::<usize>(), 3_000_000, "{lengths:?}");
             assert!(lengths.iter().all(|l| *l <= 1 << 20), "{lengths:?}");
-            let tail = LogOptions {
-                tail_lines: Some(2),
-                ..LogOptions::default()
-            };
+            let mut tail = LogOptions::default();
+            tail.tail_lines = Some(2);
             let tail = tenant.cluster.lease_logs(&tenant.lease, tail).await.unwrap();
             let tail: Vec<_> = tail.map(|l| l.unwrap().message).collect().await;
             assert_eq!(tail, ["\u{fffd}", "last"]);
@@ -170,12 +168,10 @@ fn start_command(
     command: &str,
     tty: bool,
 ) -> (JoinHandle<Result<i32, Error>>, DuplexStream) {
-    let request = ExecRequest {
-        service: "web".to_owned(),
-        replica: 0,
-        command: command.split(' ').map(str::to_owned).collect(),
-        tty,
-    };
+    let mut request = ExecRequest::default();
+    request.service = "web".to_owned();
+    request.command = command.split(' ').map(str::to_owned).collect();
+    request.tty = tty;
     let (ours, theirs) = tokio::io::duplex(64);
     let io = ExecIo {
         stdin: Some(Box::new(theirs)),
@@ -304,10 +300,9 @@ fn commands_run_in_image_without_shell() {
 fn events_contain_service_reason_and_exit_code_of_an_oom_kill() {
     run(HUNGRY, |tenant| {
         async move {
-            let web = EventOptions {
-                services: vec!["web".to_owned()],
-                follow: true,
-            };
+            let mut web = EventOptions::default();
+            web.services = vec!["web".to_owned()];
+            web.follow = true;
             let mut events = tenant.cluster.lease_events(&tenant.lease, web).await.unwrap();
             let started = async {
                 while let Some(event) = events.next().await {

@@ -10,7 +10,6 @@ use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::write_client::WriteClient;
 use akash_provider_operators::handover::open_to_gateway;
-use akash_provider_operators::hostname::index::RoutePlan;
 use akash_provider_operators::hostname::live::Acceptance;
 use akash_provider_operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
 use akash_provider_operators::hostname::route::{Controller as Annotations, GatewayProvider, Mode};
@@ -97,22 +96,15 @@ impl Prober for ProxyProber {
 }
 
 fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool) -> HostnameOperator {
-    let options = HostnameOperatorOptions {
-        manifest_namespace: records.to_owned(),
-        plan: RoutePlan {
-            mode,
-            keep_other_routes,
-            ..RoutePlan::default()
-        },
-        probe: Some(Probe {
-            prober: Arc::new(ProxyProber),
-            budget: CheckRate {
-                every: Duration::from_secs(1),
-                per_minute: 600,
-            },
-        }),
-        ..HostnameOperatorOptions::default()
+    let mut options = HostnameOperatorOptions::default();
+    options.manifest_namespace = records.to_owned();
+    options.plan.mode = mode;
+    options.plan.keep_other_routes = keep_other_routes;
+    let budget = CheckRate {
+        every: Duration::from_secs(1),
+        per_minute: 600,
     };
+    options.probe = Some(Probe::new(Arc::new(ProxyProber), budget));
     HostnameOperator::start(&WriteClient::without_election(client.clone()), options)
 }
 

@@ -187,12 +187,10 @@ impl Tenant {
             stderr: Box::new(stderr.clone()),
             resize: sizes,
         };
-        let request = ExecRequest {
-            service: "web".to_owned(),
-            replica: 0,
-            command: command.iter().map(|&s| s.to_owned()).collect(),
-            tty,
-        };
+        let mut request = ExecRequest::default();
+        request.service = "web".to_owned();
+        request.command = command.iter().map(|&s| s.to_owned()).collect();
+        request.tty = tty;
         let shell = self.cluster.shell().unwrap();
         let code = timeout(WAIT_LIMIT, shell.exec(&self.lease, request, io))
             .await

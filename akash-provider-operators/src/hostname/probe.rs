@@ -70,6 +70,14 @@ pub struct Probe {
     pub budget: CheckRate,
 }
 
+impl Probe {
+    /// Creates a configuration with this HTTP client and this rate of probes.
+    #[must_use]
+    pub fn new(prober: Arc<dyn Prober>, budget: CheckRate) -> Self {
+        Self { prober, budget }
+    }
+}
+
 /// Probes hostnames until `until` is cancelled.
 pub(super) async fn run(
     probe: Probe,

@@ -56,6 +56,14 @@ pub struct ProofConfig {
     pub budget: CheckRate,
 }
 
+impl ProofConfig {
+    /// Creates a configuration with this resolver and this rate of queries.
+    #[must_use]
+    pub fn new(lookup: Arc<dyn TxtLookup>, budget: CheckRate) -> Self {
+        Self { lookup, budget }
+    }
+}
+
 /// Returns the name and the value of the TXT record that proves the ownership of a hostname. `*.example.com`
 /// and `example.com` have the same record.
 #[must_use]

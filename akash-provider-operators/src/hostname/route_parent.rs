@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub(super) async fn watch(
     client: Client,
     mode: Mode,
-    config: WatchConfig,
+    mut config: WatchConfig,
     shared: Arc<HostnameOperatorState>,
 ) {
     let (name, api, object): (String, Api<DynamicObject>, &str) = match &mode {
@@ -33,6 +33,8 @@ pub(super) async fn watch(
             (format!("Gateway {name} in namespace {namespace}"), api, name)
         }
     };
+    // Only the status uses this watch, and an account may lack the permission permanently.
+    config.wait_max = config.wait_absent_max;
     let object = object.to_owned();
     shared.change_route_parent(|front| front.name = name);
     let follower = Follower {
@@ -48,11 +50,7 @@ pub(super) async fn watch(
             listed: None,
         },
         report: RouteParentReport(shared),
-        watch_config: WatchConfig {
-            // Only the status uses this watch, and an account may lack the permission permanently.
-            wait_max: config.wait_absent_max,
-            ..config
-        },
+        watch_config: config,
     };
     follower.run().await;
 }

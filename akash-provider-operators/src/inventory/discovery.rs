@@ -63,6 +63,19 @@ pub struct DiscoveryOptions {
     pub namespace: String,
 }
 
+impl DiscoveryOptions {
+    /// Returns settings for discovery pods with this image. The pods run `provider-services` in the namespace
+    /// `akash-services`, the namespace of the operators in the charts of the Go provider.
+    #[must_use]
+    pub fn new(image: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            program: "provider-services".to_owned(),
+            namespace: "akash-services".to_owned(),
+        }
+    }
+}
+
 /// Identity of a node at its discovery. A reboot or a change of the devices causes a new discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeIdentity {

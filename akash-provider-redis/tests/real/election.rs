@@ -18,11 +18,8 @@ use tokio::time::{sleep, timeout};
 const LEASE: Duration = Duration::from_secs(3);
 
 fn contend(location: Location, identity: &str) -> Arc<Election> {
-    let me = Candidate {
-        identity: identity.to_owned(),
-        address: format!("{identity}:8443"),
-        ..Candidate::default()
-    };
+    let mut me = Candidate::new(identity);
+    me.address = format!("{identity}:8443");
     let config = ElectionConfig::new("test", me, Timing::for_lease(LEASE));
     Arc::new(Election::start(RedisElection::new(location, "test"), config))
 }

@@ -87,12 +87,10 @@ pub fn config() -> Result<Config, Failed> {
 /// # Errors
 /// This function never fails with the constants of this file.
 pub fn prices() -> Result<Scale, Failed> {
-    let config = ScaleConfig {
-        cpu: "0.01".parse()?,
-        memory: "0.01".parse()?,
-        storage: [("ephemeral".to_owned(), "0.001".parse()?)].into(),
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.01".parse()?;
+    config.memory = "0.01".parse()?;
+    config.storage = [("ephemeral".to_owned(), "0.001".parse()?)].into();
     Ok(Scale::new(config)?)
 }
 

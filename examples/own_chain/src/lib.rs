@@ -95,11 +95,9 @@ impl OwnChain {
 
 impl LedgerState {
     fn new(genesis: &Genesis) -> Self {
-        let mut market = Market::new(MarketConfig {
-            chain_id: genesis.chain_id.clone(),
-            genesis_time: genesis.time,
-            params: genesis.params.clone(),
-        });
+        let mut config = MarketConfig::new(genesis.chain_id.as_str(), genesis.time);
+        config.params = genesis.params.clone();
+        let mut market = Market::new(config);
         for (account, coin) in &genesis.money {
             market.fund(account, coin);
         }

@@ -49,14 +49,12 @@ pub async fn run(
     state::read(&settings.state)?.apply_to(&mut config);
 
     // The chain client follows the chain and sends transactions in a separate task.
-    let client = ClientSettings {
-        // Without an election, this daemon always writes.
-        signer: Some(TxSigner::new(
-            settings.private_key(&config.provider)?,
-            LeadershipGate::new(true),
-        )),
-        ..ClientSettings::new(settings.nodes.clone(), config.chain_id.as_str())
-    };
+    let mut client = ClientSettings::new(settings.nodes.clone(), config.chain_id.as_str());
+    // Without an election, this daemon always writes.
+    client.signer = Some(TxSigner::new(
+        settings.private_key(&config.provider)?,
+        LeadershipGate::new(true),
+    ));
     let chain_stops = CancellationToken::new();
     let (chain, following) = AkashClient::start(client, chain_stops.clone())?;
     let following = tokio::spawn(following);

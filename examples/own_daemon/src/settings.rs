@@ -86,12 +86,10 @@ impl DaemonSettings {
 impl Prices {
     pub(crate) fn scale(&self) -> Result<Scale, DaemonError> {
         let wrong = |name: &str, error: &dyn std::fmt::Display| format!("prices: {name}: {error}");
-        let config = ScaleConfig {
-            cpu: self.cpu.parse().map_err(|error| wrong("cpu", &error))?,
-            memory: self.memory.parse().map_err(|error| wrong("memory", &error))?,
-            storage: parse_storage_scales(&self.storage).map_err(|error| wrong("storage", &error))?,
-            ..ScaleConfig::default()
-        };
+        let mut config = ScaleConfig::default();
+        config.cpu = self.cpu.parse().map_err(|error| wrong("cpu", &error))?;
+        config.memory = self.memory.parse().map_err(|error| wrong("memory", &error))?;
+        config.storage = parse_storage_scales(&self.storage).map_err(|error| wrong("storage", &error))?;
         Ok(Scale::new(config)?)
     }
 }

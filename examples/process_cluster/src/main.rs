@@ -57,10 +57,8 @@ async fn play(folder: &Path) -> Result<(), Failed> {
 
 /// Returns the first two log lines of the workload.
 async fn lines(cluster: &ProcessCluster, lease: &LeaseId) -> Result<Vec<String>, Failed> {
-    let follow = LogOptions {
-        follow: true,
-        ..LogOptions::default()
-    };
+    let mut follow = LogOptions::default();
+    follow.follow = true;
     let mut lines = Vec::new();
     let mut logs = cluster.lease_logs(lease, follow).await?.take(2);
     while let Some(line) = logs.next().await {

@@ -109,11 +109,10 @@ pub fn roots(args: &NodeArgs) -> Roots {
 /// Returns the limits of one query in an interactive command: response time and number of attempts.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> EndpointLimits {
-    EndpointLimits {
-        response_time: args.node_timeout,
-        attempts: ATTEMPTS,
-        ..EndpointLimits::default()
-    }
+    let mut limits = EndpointLimits::default();
+    limits.response_time = args.node_timeout;
+    limits.attempts = ATTEMPTS;
+    limits
 }
 
 async fn query_chain_id(args: &NodeArgs) -> anyhow::Result<String> {

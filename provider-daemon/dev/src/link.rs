@@ -3,7 +3,6 @@
 use crate::args::DevArgs;
 use crate::gateway::is_wanted;
 use crate::node;
-use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
@@ -65,13 +64,10 @@ impl Link {
             false => Devnet::start(DevnetConfig::new(chain.clone())).await?,
         };
         let chain_id = chain.market(|m| m.chain_id().to_owned());
-        let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id.clone());
+        let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id);
         settings.signer = Some(TxSigner::new(trial::provider_key()?, LeadershipGate::new(true)));
-        settings.planner = PlannerConfig {
-            // Blocks may be faster than on the network.
-            poll: args.block_time.min(POLL_MAX),
-            ..PlannerConfig::new(chain_id)
-        };
+        // Blocks may be faster than on the network.
+        settings.planner.poll = args.block_time.min(POLL_MAX);
         let (client, task) = AkashClient::start(settings, stop.clone())?;
         Ok(Self {
             client: Arc::new(client),

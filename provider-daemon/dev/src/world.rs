@@ -96,10 +96,7 @@ impl World {
         let cluster = backend.cluster();
         let bus = Arc::new(LocalBus::new());
         let pricing = args.pricing.strategy(args.seed)?;
-        let screening = Screening {
-            config: config.clone(),
-            pricing: Arc::clone(&pricing),
-        };
+        let screening = Screening::new(config.clone(), Arc::clone(&pricing));
         let builder = match state {
             Some(state) => Provider::builder().state_store(state),
             None => Provider::builder(),

@@ -47,6 +47,14 @@ pub struct Screening {
     pub pricing: Arc<dyn PricingStrategy>,
 }
 
+impl Screening {
+    /// Creates a configuration with the settings and the price strategy of the provider.
+    #[must_use]
+    pub fn new(config: Config, pricing: Arc<dyn PricingStrategy>) -> Self {
+        Self { config, pricing }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct ScreeningState {
     permits: Arc<Semaphore>,

@@ -51,10 +51,8 @@ fn round(runtime: &tokio::runtime::Runtime) -> anyhow::Result<(f64, f64)> {
         age: Duration::from_secs(7 * 24 * 3600),
         bytes: 64 << 20,
     };
-    let prices = ScaleConfig {
-        cpu: "0.05".parse()?,
-        ..ScaleConfig::default()
-    };
+    let mut prices = ScaleConfig::default();
+    prices.cpu = "0.05".parse()?;
     let pricing = Arc::new(Scale::new(prices)?);
     let (mut recorder, history) =
         history::start(home.path(), bounds, pricing)?.context("history is disabled")?;

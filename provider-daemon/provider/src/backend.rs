@@ -38,11 +38,9 @@ pub struct InMemory {
 impl Backend {
     /// Creates an in-memory cluster with this hardware.
     pub async fn in_memory(hardware: &ClusterArgs) -> Self {
-        let cluster = MemoryCluster::new(Facets {
-            hostnames: true,
-            leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
-            shell: true,
-        });
+        let mut facets = Facets::default();
+        facets.leased_ips = (hardware.leased_ips > 0).then_some(hardware.leased_ips);
+        let cluster = MemoryCluster::new(facets);
         // A workload becomes healthy with the next block, so that its start is visible.
         cluster.set_start_ticks(1);
         cluster.set_banner(BANNER);

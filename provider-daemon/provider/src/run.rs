@@ -98,7 +98,7 @@ pub async fn live(mut plan: ProviderSetup<'_>) -> anyhow::Result<ExitCode> {
     let cluster =
         ClusterAccess::start(args, &plan.config, &conditions, &background, &mut parts, prepared).await;
     plan.config.leased_ips = cluster.cluster.leased_ips().is_some();
-    let screening = screening(&plan.config, &plan.pricing);
+    let screening = Screening::new(plan.config.clone(), Arc::clone(&plan.pricing));
     let gateway = gateway::GatewayOptions::from_args(args, home, plan.key, screening, ha.source());
     let recorded = (&chain, &metrics, opened.log);
     let (builder, records) = Recordings::start(args, home, &plan.config, &plan.pricing, recorded).await?;
@@ -173,13 +173,6 @@ fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recor
         history: recordings.history.clone(),
         audit: recordings.audit.clone(),
         state: state.path().to_owned(),
-    }
-}
-
-fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
-    Screening {
-        config: config.clone(),
-        pricing: Arc::clone(pricing),
     }
 }
 

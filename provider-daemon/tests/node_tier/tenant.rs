@@ -268,10 +268,8 @@ impl TenantLease<'_> {
     }
 
     pub(crate) async fn logs(&self, service: &str) -> Vec<String> {
-        let options = LogOptions {
-            services: vec![service.to_owned()],
-            ..LogOptions::default()
-        };
+        let mut options = LogOptions::default();
+        options.services = vec![service.to_owned()];
         let lines = self
             .fixture
             .world
@@ -284,12 +282,9 @@ impl TenantLease<'_> {
     }
 
     pub(crate) async fn sh(&self, service: &str, script: &str) -> (i32, String) {
-        let request = ExecRequest {
-            service: service.to_owned(),
-            replica: 0,
-            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            tty: false,
-        };
+        let mut request = ExecRequest::default();
+        request.service = service.to_owned();
+        request.command = ["sh", "-c", script].map(str::to_owned).to_vec();
         let (output, theirs) = tokio::io::duplex(1 << 16);
         let (errors, also_theirs) = tokio::io::duplex(1 << 16);
         let io = ExecIo {

@@ -104,11 +104,9 @@ impl World {
     pub(crate) async fn start(&self) -> Running {
         const GIB: i64 = 1 << 30;
         let nodes = ClusterSpec::from_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
-        let prices = ScaleConfig {
-            cpu: "0.02".parse().unwrap(),
-            storage: [("ephemeral".to_owned(), "0".parse().unwrap())].into(),
-            ..ScaleConfig::default()
-        };
+        let mut prices = ScaleConfig::default();
+        prices.cpu = "0.02".parse().unwrap();
+        prices.storage = [("ephemeral".to_owned(), "0".parse().unwrap())].into();
         let (provider, handle) = Provider::builder()
             .config(Config::new(account(PROVIDER), "story"))
             .chain(Arc::new(self.chain.clone()))

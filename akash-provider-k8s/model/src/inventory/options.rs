@@ -23,14 +23,13 @@ pub struct CapacityOptions {
 
 impl Default for CapacityOptions {
     fn default() -> Self {
+        let mut watch_config = WatchConfig::default();
+        watch_config.page_size = 250;
         Self {
             storage: StorageOptions::default(),
             gather: Duration::from_millis(75),
             patience: Duration::from_secs(20),
-            watch_config: WatchConfig {
-                page_size: 250,
-                ..WatchConfig::default()
-            },
+            watch_config,
             definitions: Definitions::default(),
         }
     }

@@ -262,13 +262,11 @@ fn certificate_is_requested_and_used_once_issued() {
             let home = lease.namespace();
             record(world, &lease, &HttpOptions::default()).await;
             declare(world, &lease, WIDE).await;
-            let plan = RoutePlan {
-                issuer: Some(Issuer {
-                    name: "letsencrypt".to_owned(),
-                    kind: IssuerKind::ClusterIssuer,
-                }),
-                ..RoutePlan::default()
-            };
+            let mut plan = RoutePlan::default();
+            plan.issuer = Some(Issuer {
+                name: "letsencrypt".to_owned(),
+                kind: IssuerKind::ClusterIssuer,
+            });
             let operator = start(&world.client, options(world, plan)).await;
             let there = || async { get(world, ObjectKind::Certificate, &home, OBJECT).await.is_some() };
             world.until("the certificate is requested", there).await;

@@ -63,19 +63,13 @@ async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes
 
 /// Returns the options of an operator that requires a DNS TXT record for the hostname.
 fn proving(world: &World, zone: &Arc<Zone>) -> HostnameOperatorOptions {
-    let plan = RoutePlan {
-        proof: Some(ProofRule {
-            own_domain: "ingress.test".to_owned(),
-        }),
-        ..RoutePlan::default()
-    };
-    HostnameOperatorOptions {
-        proving: Some(ProofConfig {
-            lookup: Arc::clone(zone) as Arc<dyn TxtLookup>,
-            budget: BUDGET,
-        }),
-        ..options(world, plan)
-    }
+    let mut plan = RoutePlan::default();
+    plan.proof = Some(ProofRule {
+        own_domain: "ingress.test".to_owned(),
+    });
+    let mut options = options(world, plan);
+    options.proving = Some(ProofConfig::new(Arc::clone(zone) as Arc<dyn TxtLookup>, BUDGET));
+    options
 }
 
 /// Asserts that a proof survives DNS failures, and is withdrawn only when DNS returns no record.
@@ -209,13 +203,8 @@ fn probe_uses_address_of_ingress_status_and_changes_no_route() {
             let cluster = world.connect().await;
             declare_by(&cluster, &lease).await;
             let answers = Arc::new(FixedProber::default());
-            let with_probe = HostnameOperatorOptions {
-                probe: Some(Probe {
-                    prober: Arc::clone(&answers) as Arc<dyn Prober>,
-                    budget: BUDGET,
-                }),
-                ..options(world, Mode::default())
-            };
+            let mut with_probe = options(world, Mode::default());
+            with_probe.probe = Some(Probe::new(Arc::clone(&answers) as Arc<dyn Prober>, BUDGET));
             let operator = start(&world.client, with_probe).await;
             world
                 .until("the hostname has its route", || async {

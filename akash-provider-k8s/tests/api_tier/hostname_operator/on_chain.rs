@@ -76,11 +76,9 @@ impl OnChain {
                 ..LeasedIpUsage::default()
             }),
         });
-        let prices = ScaleConfig {
-            cpu: "0.01".parse().unwrap(),
-            storage: [("ephemeral".to_owned(), "0.001".parse().unwrap())].into(),
-            ..ScaleConfig::default()
-        };
+        let mut prices = ScaleConfig::default();
+        prices.cpu = "0.01".parse().unwrap();
+        prices.storage = [("ephemeral".to_owned(), "0.001".parse().unwrap())].into();
         let (provider, handle) = Provider::builder()
             .config(Config::new(address.clone(), id))
             .chain(Arc::new(chain.clone()))

@@ -108,10 +108,8 @@ fn ceph_storage_is_reported_with_the_size_from_rook() {
             put(&world.admin, &class, "api-tier").await;
             node(world, "op-inv-one", json!({}), json!({"cpu": "8", "memory": "16Gi", "pods": "110"})).await;
             let _kubelets = kubelets(world);
-            let options = InventoryOperatorOptions {
-                rules: Rules::new([CEPH.to_owned()]).unwrap(),
-                ..InventoryOperatorOptions::default()
-            };
+            let mut options = InventoryOperatorOptions::default();
+            options.rules = Rules::new([CEPH.to_owned()]).unwrap();
             let operator = InventoryOperator::start(&WriteClient::without_election(account(world, &testbed).await), options);
             settled(world, &operator, 1).await;
             assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");

@@ -154,12 +154,10 @@ fn unlabelled_machine_is_discovered_with_documented_rights() {
             let _answering = answering(address, &body_text).await;
             let _running = running(world, address, &made);
             let client = account(world, &testbed).await;
-            let looking = discovery::DiscoveryOptions {
-                image: "localhost/none:1".to_owned(),
-                program: "provider-services".to_owned(),
-                namespace: SPACE.to_owned(),
-            };
-            let options = InventoryOperatorOptions { discovery: Some(looking), ..options() };
+            let mut discovery = discovery::DiscoveryOptions::new("localhost/none:1");
+            discovery.namespace = SPACE.to_owned();
+            let mut options = options();
+            options.discovery = Some(discovery);
             let operator = InventoryOperator::start(&WriteClient::without_election(client.clone()), options);
             operator.set_list(Database::read(LIST.as_bytes()).unwrap());
             let error = || {

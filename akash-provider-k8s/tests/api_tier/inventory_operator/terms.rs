@@ -20,11 +20,9 @@ fn leading(term: u64) -> LeadershipGate {
 }
 
 fn led(client: &Client, gate: &LeadershipGate, rules: Rules) -> InventoryOperator {
-    let options = InventoryOperatorOptions {
-        rules,
-        retry_delay: Duration::from_millis(200),
-        ..InventoryOperatorOptions::default()
-    };
+    let mut options = InventoryOperatorOptions::default();
+    options.rules = rules;
+    options.retry_delay = Duration::from_millis(200);
     InventoryOperator::start(&WriteClient::sharing(client.clone(), gate.clone()), options)
 }
 

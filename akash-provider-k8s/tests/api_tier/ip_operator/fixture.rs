@@ -5,11 +5,9 @@ use crate::world::{World, deployment, put, service};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::state::WatchConfig;
 use akash_provider_k8s::write_client::WriteClient;
 use akash_provider_kube_model::crd::convert::to_manifest;
 use akash_provider_operators::ip::{AddressStatus, IpOperator, IpOperatorOptions};
-use akash_provider_operators::queue::RetryPolicy;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -160,20 +158,13 @@ pub(crate) async fn balancer(world: &World, lease: &LeaseId, port: u16) -> Optio
 
 pub(crate) fn options(world: &World) -> IpOperatorOptions {
     let own = &world.settings.manifest_namespace;
-    IpOperatorOptions {
-        manifest_namespace: own.clone(),
-        metallb_namespace: own.clone(),
-        patience: RetryPolicy {
-            retry_delay: Duration::from_millis(200),
-            ..RetryPolicy::default()
-        },
-        watch_config: WatchConfig {
-            wait_absent: Duration::from_millis(500),
-            wait_absent_max: Duration::from_millis(500),
-            ..WatchConfig::default()
-        },
-        ..IpOperatorOptions::new(world.settings.provider.clone())
-    }
+    let mut options = IpOperatorOptions::new(world.settings.provider.clone());
+    options.manifest_namespace = own.clone();
+    options.metallb_namespace = own.clone();
+    options.patience.retry_delay = Duration::from_millis(200);
+    options.watch_config.wait_absent = Duration::from_millis(500);
+    options.watch_config.wait_absent_max = Duration::from_millis(500);
+    options
 }
 
 pub(crate) async fn start(client: &Client, options: IpOperatorOptions) -> IpOperator {

@@ -69,11 +69,10 @@ impl Recording {
     }
 
     pub(super) fn settings(&self) -> KubeSettings {
-        KubeSettings {
-            public_hostname: "provider.localhost".to_owned(),
-            runtime_class: "none".to_owned(),
-            ..KubeSettings::new(self.lease().provider)
-        }
+        let mut settings = KubeSettings::new(self.lease().provider);
+        settings.public_hostname = "provider.localhost".to_owned();
+        settings.runtime_class = "none".to_owned();
+        settings
     }
 
     /// Creates the workload of the recorded lease from the SDL and the recorded scheduler parameters.

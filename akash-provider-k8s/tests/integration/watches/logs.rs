@@ -51,11 +51,11 @@ fn stream(parts: Vec<Vec<u8>>, then: Option<Part>) -> Option<Reply> {
     ))
 }
 
-const FOLLOW: LogOptions = LogOptions {
-    services: Vec::new(),
-    follow: true,
-    tail_lines: None,
-};
+fn follow() -> LogOptions {
+    let mut options = LogOptions::default();
+    options.follow = true;
+    options
+}
 
 async fn next(lines: &mut Lines) -> (String, String) {
     let next = timeout(Duration::from_secs(10), lines.next()).await;
@@ -81,11 +81,9 @@ async fn existing_log_is_read_to_its_end() {
     })
     .await;
     let access = ready(&server).await;
-    let options = LogOptions {
-        services: vec!["web".to_owned()],
-        tail_lines: Some(7),
-        ..LogOptions::default()
-    };
+    let mut options = LogOptions::default();
+    options.services = vec!["web".to_owned()];
+    options.tail_lines = Some(7);
     assert_eq!(
         all(access.logs(&lease(1), options).unwrap()).await,
         ["a", "no end"]
@@ -120,7 +118,7 @@ async fn interrupted_stream_resumes_without_gap_or_repetition() {
     })
     .await;
     let access = ready(&server).await;
-    let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
+    let mut lines = access.logs(&lease(1), follow()).unwrap();
     for wanted in ["a", "b", "half a line", "c"] {
         assert_eq!(next(&mut lines).await, ("web-1".to_owned(), wanted.to_owned()));
     }
@@ -169,7 +167,7 @@ async fn log_memory_limit_of_tenant_refuses_further_streams() {
     // An unfinished line takes up to twice its length, so two of them exceed the limit.
     settings.log_memory_per_tenant = 2 * LINE;
     let access = ready_with(&server, settings).await;
-    let open = || access.logs(&lease(1), FOLLOW).unwrap();
+    let open = || access.logs(&lease(1), follow()).unwrap();
     let mut both = futures::stream::select(open(), open());
     let refused = timeout(Duration::from_secs(10), async {
         loop {
@@ -217,7 +215,7 @@ async fn follower_includes_new_replicas_and_ends_at_teardown() {
     })
     .await;
     let access = ready(&server).await;
-    let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
+    let mut lines = access.logs(&lease(1), follow()).unwrap();
     assert_eq!(next(&mut lines).await, ("web-1".to_owned(), "old".to_owned()));
     assert_eq!(next(&mut lines).await, ("web-2".to_owned(), "new".to_owned()));
     let end = timeout(Duration::from_secs(20), lines.next()).await.unwrap();
@@ -234,7 +232,7 @@ async fn dropped_stream_ends_its_calls() {
     })
     .await;
     let access = ready(&server).await;
-    let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
+    let mut lines = access.logs(&lease(1), follow()).unwrap();
     next(&mut lines).await;
     until("all streams wait", || server.stalled() == 15).await;
     drop(lines);
@@ -252,7 +250,7 @@ async fn slow_reader_applies_back_pressure() {
     })
     .await;
     let access = ready(&server).await;
-    let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
+    let mut lines = access.logs(&lease(1), follow()).unwrap();
     next(&mut lines).await;
     sleep(ms(500)).await;
     let sent = server.parts_sent();
@@ -292,7 +290,7 @@ async fn only_followers_wait_for_a_container_to_start() {
         all(access.logs(&lease(1), LogOptions::default()).unwrap()).await,
         [] as [&str; 0]
     );
-    let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
+    let mut lines = access.logs(&lease(1), follow()).unwrap();
     assert_eq!(next(&mut lines).await.1, "at last");
 }
 
@@ -300,13 +298,11 @@ async fn only_followers_wait_for_a_container_to_start() {
 async fn unknown_objects_are_not_found() {
     let server = Server::start(|request, _| one_pod(request)).await;
     let access = ready(&server).await;
-    let unknown = || LogOptions {
-        services: vec!["nobody".to_owned()],
-        ..LogOptions::default()
-    };
+    let mut unknown = LogOptions::default();
+    unknown.services = vec!["nobody".to_owned()];
     let errors = [
-        access.logs(&lease(2), FOLLOW).err(),
-        access.logs(&lease(1), unknown()).err(),
+        access.logs(&lease(2), follow()).err(),
+        access.logs(&lease(1), unknown).err(),
         access.events(&lease(2), EventOptions::default()).err(),
         exec(&access, 2, "web", 0).await.err(),
         exec(&access, 1, "nobody", 0).await.err(),
@@ -319,12 +315,10 @@ async fn unknown_objects_are_not_found() {
 }
 
 async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result<i32, Error> {
-    let request = ExecRequest {
-        service: service.to_owned(),
-        replica,
-        command: vec!["true".to_owned()],
-        tty: false,
-    };
+    let mut request = ExecRequest::default();
+    request.service = service.to_owned();
+    request.replica = replica;
+    request.command = vec!["true".to_owned()];
     let io = ExecIo {
         stdin: None,
         stdout: Box::new(tokio::io::sink()),
@@ -417,9 +411,11 @@ async fn events_are_filtered_by_service_and_retained_after_server_removes_them()
     )
     .await;
     let access = ready(&server).await;
-    let of = |service: &str, follow| EventOptions {
-        services: vec![service.to_owned()],
-        follow,
+    let of = |service: &str, follow| {
+        let mut options = EventOptions::default();
+        options.services = vec![service.to_owned()];
+        options.follow = follow;
+        options
     };
     let mut web = access.events(&lease(1), of("web", true)).unwrap();
     for wanted in ["Pulled", "Killing"] {

@@ -2,7 +2,6 @@
 
 use super::{ms, one_lease, started, until, watch_config};
 use crate::watches::server::{Reply, Server};
-use akash_provider_k8s::state::WatchConfig;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,11 +52,9 @@ async fn silent_server_is_a_warning_and_quiet_watch_is_not() {
         one_lease(request)
     })
     .await;
-    let quiet = WatchConfig {
-        idle: ms(400),
-        start_timeout: ms(300),
-        ..watch_config()
-    };
+    let mut quiet = watch_config();
+    quiet.idle = ms(400);
+    quiet.start_timeout = ms(300);
     let state = started(&server, quiet);
     state.ready().await;
     let asked = || server.calls("deployments", true).len();

@@ -35,25 +35,20 @@ pub(crate) struct WireClient {
 
 /// Returns a reader for the node at `address`, with intervals that fit the short block time.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
-    let limits = EndpointLimits {
-        health_age: Duration::from_millis(200),
-        ..EndpointLimits::default()
-    };
+    let mut limits = EndpointLimits::default();
+    limits.health_age = Duration::from_millis(200);
     let endpoints = Endpoints::new(&[address], chain_id, limits).unwrap();
-    Reader::new(endpoints).with_settings(FollowerSettings {
-        poll_interval: Duration::from_millis(50),
-        ..FollowerSettings::default()
-    })
+    let mut settings = FollowerSettings::default();
+    settings.poll_interval = Duration::from_millis(50);
+    Reader::new(endpoints).with_settings(settings)
 }
 
 impl WireClient {
     pub(crate) fn start(queries: &str, events: &str, chain_id: &str, key: PrivateKey) -> Self {
         let stop = CancellationToken::new();
         let queries = reader(queries, chain_id);
-        let config = PlannerConfig {
-            poll: Duration::from_millis(30),
-            ..PlannerConfig::new(chain_id)
-        };
+        let mut config = PlannerConfig::new(chain_id);
+        config.poll = Duration::from_millis(30);
         let spent = Arc::new(MemoryExpenses::default());
         let (writer, task) = TxWriter::new(
             Arc::new(queries.clone()),

@@ -2,9 +2,8 @@
 
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
-use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
-use akash_provider_chain::{AkashClient, ClientSettings, EndpointLimits, FollowerSettings};
+use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::conformance::suite;
 use akash_provider_core::election::LeadershipGate;
 use std::time::Duration;
@@ -20,22 +19,11 @@ async fn a_client_over_grpc_conforms() {
 
 /// Runs the conformance suite with the chain client of the daemon.
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
-    let settings = ClientSettings {
-        signer: Some(TxSigner::new(key(2), LeadershipGate::new(true))),
-        limits: EndpointLimits {
-            health_age: Duration::from_millis(200),
-            ..EndpointLimits::default()
-        },
-        follower: FollowerSettings {
-            poll_interval: Duration::from_millis(50),
-            ..FollowerSettings::default()
-        },
-        planner: PlannerConfig {
-            poll: Duration::from_millis(30),
-            ..PlannerConfig::new(CHAIN_ID)
-        },
-        ..ClientSettings::new(nodes, CHAIN_ID)
-    };
+    let mut settings = ClientSettings::new(nodes, CHAIN_ID);
+    settings.signer = Some(TxSigner::new(key(2), LeadershipGate::new(true)));
+    settings.limits.health_age = Duration::from_millis(200);
+    settings.follower.poll_interval = Duration::from_millis(50);
+    settings.planner.poll = Duration::from_millis(30);
     let stop = CancellationToken::new();
     let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
     let task = tokio::spawn(task);

@@ -66,12 +66,10 @@ fn hardware() -> InventoryUpdate {
 
 /// Returns a price strategy with prices below the maximum prices of the tenants.
 fn prices() -> anyhow::Result<Scale> {
-    let config = ScaleConfig {
-        cpu: "0.001".parse()?,
-        memory: "0.0002".parse()?,
-        storage: [("ephemeral".to_owned(), "0.00001".parse()?)].into(),
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.001".parse()?;
+    config.memory = "0.0002".parse()?;
+    config.storage = [("ephemeral".to_owned(), "0.00001".parse()?)].into();
     Ok(Scale::new(config)?)
 }
 

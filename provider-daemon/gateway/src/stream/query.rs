@@ -45,18 +45,18 @@ impl Query {
             None => None,
             Some(text) => tail(text)?,
         };
-        Ok(LogOptions {
-            services: self.services()?,
-            follow,
-            tail_lines: tail,
-        })
+        let mut options = LogOptions::default();
+        options.services = self.services()?;
+        options.follow = follow;
+        options.tail_lines = tail;
+        Ok(options)
     }
 
     pub(super) fn event_options(&self) -> Result<EventOptions, RejectionReply> {
-        Ok(EventOptions {
-            follow: self.follow()?,
-            services: self.services()?,
-        })
+        let mut options = EventOptions::default();
+        options.follow = self.follow()?;
+        options.services = self.services()?;
+        Ok(options)
     }
 
     fn follow(&self) -> Result<bool, RejectionReply> {
@@ -94,16 +94,13 @@ impl Query {
             command.push(word.to_owned());
         }
         let flag = |name| Some(self.get(name)? == "1");
-        let command = ShellRequest {
-            request: ExecRequest {
-                service: self.get("service")?.to_owned(),
-                replica: replica(self.get("podIndex")?)?,
-                command,
-                tty: flag("tty")?,
-            },
-            stdin: flag("stdin")?,
-        };
-        (!command.request.command.is_empty()).then_some(command)
+        let mut request = ExecRequest::default();
+        request.service = self.get("service")?.to_owned();
+        request.replica = replica(self.get("podIndex")?)?;
+        request.command = command;
+        request.tty = flag("tty")?;
+        let stdin = flag("stdin")?;
+        (!request.command.is_empty()).then_some(ShellRequest { request, stdin })
     }
 }
 

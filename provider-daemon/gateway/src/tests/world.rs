@@ -127,12 +127,10 @@ fn prices() -> Scale {
         ("beta2".to_owned(), "0.001".parse().unwrap()),
         ("ram".to_owned(), "0.001".parse().unwrap()),
     ];
-    let config = ScaleConfig {
-        cpu: "0.001".parse().unwrap(),
-        memory: "0.001".parse().unwrap(),
-        storage: storage.into(),
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.001".parse().unwrap();
+    config.memory = "0.001".parse().unwrap();
+    config.storage = storage.into();
     Scale::new(config).unwrap()
 }
 
@@ -156,13 +154,10 @@ fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Confi
     config.static_hosts_domain = Some("ingress.localhost".to_owned());
     config.leased_ips = true;
     configure(&mut config);
-    let facets = Facets::default();
-    let cluster = MemoryCluster::new(Facets {
-        hostnames: config.hostnames,
-        leased_ips: facets.leased_ips.filter(|_| config.leased_ips),
-        ..facets
-    });
-    (config, cluster)
+    let mut facets = Facets::default();
+    facets.hostnames = config.hostnames;
+    facets.leased_ips = facets.leased_ips.filter(|_| config.leased_ips);
+    (config, MemoryCluster::new(facets))
 }
 
 /// Returns a certificate of the provider. The certificate became valid a minute ago.
@@ -248,10 +243,7 @@ impl World {
         settings.public_hostname = "provider.localhost".to_owned();
         settings.limits.status_age = Duration::ZERO;
         settings.grpc_listen = Some("127.0.0.1:0".parse().unwrap());
-        settings.screening = Some(Screening {
-            config: config.clone(),
-            pricing: Arc::new(prices()),
-        });
+        settings.screening = Some(Screening::new(config.clone(), Arc::new(prices())));
         change(&mut settings);
         let own = certificate_of(&provider);
         let memory = Arc::new(InMemory::default());

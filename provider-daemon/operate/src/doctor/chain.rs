@@ -2,7 +2,7 @@
 
 use super::check::Check;
 use akash_provider_chain::endpoints::{Endpoints, LAG_MAX};
-use akash_provider_chain::{EndpointLimits, Fault, Reader, Versions, redact_address};
+use akash_provider_chain::{Fault, Reader, Versions, redact_address};
 use akash_provider_cli::flags::NodeArgs;
 use akash_provider_cli::node::{limits, roots};
 use akash_provider_core::chain::SyncInfo;
@@ -59,12 +59,10 @@ impl Probe {
 }
 
 pub(super) async fn probe(address: String, chain_id: &str, args: &NodeArgs) -> Probe {
-    let limits = EndpointLimits {
-        response_time: args.node_timeout.min(LIMIT),
-        connect_time: LIMIT,
-        attempts: 1,
-        ..limits(args)
-    };
+    let mut limits = limits(args);
+    limits.response_time = args.node_timeout.min(LIMIT);
+    limits.connect_time = LIMIT;
+    limits.attempts = 1;
     let began = Instant::now();
     let pool = Endpoints::with_roots(&[&address], chain_id, limits, &roots(args));
     let (state, reader) = match pool {

@@ -182,15 +182,15 @@ impl FeeArgs {
 fn config(args: &TxArgs) -> anyhow::Result<GasConfig> {
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let price_max = GasConfig::default().price_max.max(price);
-    Ok(GasConfig {
-        denom,
-        price,
-        price_max,
-        ceilings: args.gas.ceilings(price_max),
-        // The flag is between 1 and 10.
-        factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
-        granter: args.gas.fee_granter.clone(),
-    })
+    let mut config = GasConfig::default();
+    config.denom = denom;
+    config.price = price;
+    config.price_max = price_max;
+    config.ceilings = args.gas.ceilings(price_max);
+    // The flag is between 1 and 10.
+    config.factor_percent = (args.gas.gas_adjustment * 100.0).round() as u32;
+    config.granter = args.gas.fee_granter.clone();
+    Ok(config)
 }
 
 const SEQUENCE_NOTICE: &str =

@@ -5,7 +5,7 @@ use super::values;
 use akash_provider_cli::setting::HaRule;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, NodeSpec};
 use akash_provider_core::types::{Attribute, GroupSpec, Storage};
-use akash_provider_k8s::inventory::{CapacityOptions, StorageOptions};
+use akash_provider_k8s::inventory::CapacityOptions;
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,14 +52,9 @@ impl ClusterArgs {
     /// Returns the options for the inventory of a real cluster.
     #[must_use]
     pub fn inventory_options(&self) -> CapacityOptions {
-        let storage = StorageOptions {
-            capacity: self.storage_class.iter().cloned().collect(),
-            ..StorageOptions::default()
-        };
-        CapacityOptions {
-            storage,
-            ..CapacityOptions::default()
-        }
+        let mut options = CapacityOptions::default();
+        options.storage.capacity = self.storage_class.iter().cloned().collect();
+        options
     }
 
     /// Returns the description of the in-memory cluster.

@@ -7,9 +7,7 @@ use super::routes::{ControllerArg, RoutesArgs};
 use super::values;
 use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::settings::{
-    CommitLevels, Drift, Egress, IngressMode, Isolation, KubeSettings, ProxyPods,
-};
+use akash_provider_k8s::settings::{Drift, Egress, IngressMode, Isolation, KubeSettings, ProxyPods};
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -198,51 +196,45 @@ impl KubernetesArgs {
     #[must_use]
     pub fn settings(&self, provider: Address, chain_id: &str) -> KubeSettings {
         let level = |percent: u32| 1.0 + f64::from(percent) / 100.0;
-        KubeSettings {
-            chain_id: chain_id.to_owned(),
-            manifest_namespace: self.k8s_manifest_ns.clone(),
-            public_hostname: self.cluster_public_hostname.clone(),
-            ingress: match self.routes.ingress_mode {
-                IngressArg::Ingress => IngressMode::Ingress,
-                IngressArg::GatewayApi => IngressMode::GatewayApi {
-                    name: self.routes.gateway_name.clone(),
-                    namespace: self.routes.gateway_namespace.clone(),
-                    buffer_size: self.routes.proxy_buffer_size.clone(),
-                },
+        let mut settings = KubeSettings::new(provider);
+        settings.chain_id = chain_id.to_owned();
+        settings.manifest_namespace = self.k8s_manifest_ns.clone();
+        settings.public_hostname = self.cluster_public_hostname.clone();
+        settings.ingress = match self.routes.ingress_mode {
+            IngressArg::Ingress => IngressMode::Ingress,
+            IngressArg::GatewayApi => IngressMode::GatewayApi {
+                name: self.routes.gateway_name.clone(),
+                namespace: self.routes.gateway_namespace.clone(),
+                buffer_size: self.routes.proxy_buffer_size.clone(),
             },
-            proxies: self.proxies(),
-            network_policies: self.deployment_network_policies_enabled,
-            runtime_class: self.deployment_runtime_class.clone(),
-            pull_secret: self.docker_image_pull_secrets_name.trim().to_owned(),
-            commit: CommitLevels {
-                cpu: level(self.overcommit_pct_cpu),
-                memory: level(self.overcommit_pct_mem),
-                storage: level(self.overcommit_pct_storage),
-            },
-            isolation: match self.isolation {
-                IsolationArg::Legacy => Isolation::Legacy,
-                IsolationArg::Baseline => Isolation::Baseline,
-            },
-            egress: Egress {
-                closed: self.closed_networks.clone(),
-                resolvers: self.resolver_networks.clone(),
-                resolver_pods: self.resolver_pods.clone(),
-                ..Egress::default()
-            },
-            quota: self.lease_quota,
-            drift: match self.drift {
-                DriftArg::Heal => Drift::Heal,
-                DriftArg::Report => Drift::Report,
-            },
-            plain_registry_passwords: self.plain_registry_passwords,
-            leased_ips: self.ip_operator,
-            leased_ip_pool: self.ip_pool_size,
-            metallb_pool: self.pool.metal_lb_pool.clone(),
-            metallb_namespace: self.pool.metal_lb_namespace.clone(),
-            call_timeout: self.kube_call_timeout,
-            event_history: self.event_history,
-            ..KubeSettings::new(provider)
-        }
+        };
+        settings.proxies = self.proxies();
+        settings.network_policies = self.deployment_network_policies_enabled;
+        settings.runtime_class = self.deployment_runtime_class.clone();
+        settings.pull_secret = self.docker_image_pull_secrets_name.trim().to_owned();
+        settings.commit.cpu = level(self.overcommit_pct_cpu);
+        settings.commit.memory = level(self.overcommit_pct_mem);
+        settings.commit.storage = level(self.overcommit_pct_storage);
+        settings.isolation = match self.isolation {
+            IsolationArg::Legacy => Isolation::Legacy,
+            IsolationArg::Baseline => Isolation::Baseline,
+        };
+        settings.egress.closed = self.closed_networks.clone();
+        settings.egress.resolvers = self.resolver_networks.clone();
+        settings.egress.resolver_pods = self.resolver_pods.clone();
+        settings.quota = self.lease_quota;
+        settings.drift = match self.drift {
+            DriftArg::Heal => Drift::Heal,
+            DriftArg::Report => Drift::Report,
+        };
+        settings.plain_registry_passwords = self.plain_registry_passwords;
+        settings.leased_ips = self.ip_operator;
+        settings.leased_ip_pool = self.ip_pool_size;
+        settings.metallb_pool = self.pool.metal_lb_pool.clone();
+        settings.metallb_namespace = self.pool.metal_lb_namespace.clone();
+        settings.call_timeout = self.kube_call_timeout;
+        settings.event_history = self.event_history;
+        settings
     }
 }
 

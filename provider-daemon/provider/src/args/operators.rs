@@ -20,7 +20,6 @@ use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
 use akash_provider_operators::hostname::HostnameOperatorOptions;
 use akash_provider_operators::hostname::certificate::{Issuer, IssuerKind};
-use akash_provider_operators::hostname::index::RoutePlan;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use common::{CommonArgs, DeletionLogArgs, RetryArgs};
@@ -149,22 +148,19 @@ impl HostnameArgs {
     /// # Errors
     /// Returns an error if flags contradict each other, or if the audit log cannot be started.
     pub fn options(&self) -> anyhow::Result<HostnameOperatorOptions> {
-        Ok(HostnameOperatorOptions {
-            manifest_namespace: self.common.k8s_manifest_ns.clone(),
-            plan: RoutePlan {
-                mode: self.routes.mode(),
-                issuer: self.issuer()?,
-                keep_other_routes: self.keep_other_routes,
-                blocked: self.blocked(),
-                proof: self.names.rule(self.deployment_ingress_domain.as_deref())?,
-            },
-            handover: self.handover_wait,
-            patience: self.retry.policy(),
-            prune_interval: self.retry.prune_interval,
-            call_timeout: self.common.kube_call_timeout,
-            deletions: self.deletions.start()?,
-            ..HostnameOperatorOptions::default()
-        })
+        let mut options = HostnameOperatorOptions::default();
+        options.manifest_namespace = self.common.k8s_manifest_ns.clone();
+        options.plan.mode = self.routes.mode();
+        options.plan.issuer = self.issuer()?;
+        options.plan.keep_other_routes = self.keep_other_routes;
+        options.plan.blocked = self.blocked();
+        options.plan.proof = self.names.rule(self.deployment_ingress_domain.as_deref())?;
+        options.handover = self.handover_wait;
+        options.patience = self.retry.policy();
+        options.prune_interval = self.retry.prune_interval;
+        options.call_timeout = self.common.kube_call_timeout;
+        options.deletions = self.deletions.start()?;
+        Ok(options)
     }
 
     /// Returns the hostnames that get no route: the blocked hostnames, the names of the provider and the

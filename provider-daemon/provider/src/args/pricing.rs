@@ -98,17 +98,17 @@ impl PricingArgs {
             Strategy::ShellScript => {
                 let path = self.bid_price_script_path.clone();
                 let path = path.filter(|path| !path.as_os_str().is_empty());
-                Arc::new(ShellScript::new(ShellScriptConfig {
-                    path: path.with_context(|| {
-                        WithHelp::new(
-                            "--bid-price-strategy shellScript requires --bid-price-script-path",
-                            "add --bid-price-script-path with the path of the script",
-                        )
-                    })?,
-                    process_limit: self.bid_price_script_process_limit,
-                    timeout: self.bid_price_script_process_timeout,
-                    supervisor: crate::script_supervisor::command(),
-                })?)
+                let path = path.with_context(|| {
+                    WithHelp::new(
+                        "--bid-price-strategy shellScript requires --bid-price-script-path",
+                        "add --bid-price-script-path with the path of the script",
+                    )
+                })?;
+                let mut config = ShellScriptConfig::new(path);
+                config.process_limit = self.bid_price_script_process_limit;
+                config.timeout = self.bid_price_script_process_timeout;
+                config.supervisor = crate::script_supervisor::command();
+                Arc::new(ShellScript::new(config)?)
             }
         })
     }
@@ -163,14 +163,13 @@ impl PricingArgs {
             text => parse_gpu_prices(text)
                 .with_context(|| format!("invalid value \"{text}\" for --bid-price-gpu-scale"))?,
         };
-        let config = ScaleConfig {
-            cpu: self.bid_price_cpu_scale.clone(),
-            memory: self.bid_price_memory_scale.clone(),
-            storage,
-            endpoint: self.bid_price_endpoint_scale.clone(),
-            ip: self.bid_price_ip_scale.clone(),
-            gpu,
-        };
+        let mut config = ScaleConfig::default();
+        config.cpu = self.bid_price_cpu_scale.clone();
+        config.memory = self.bid_price_memory_scale.clone();
+        config.storage = storage;
+        config.endpoint = self.bid_price_endpoint_scale.clone();
+        config.ip = self.bid_price_ip_scale.clone();
+        config.gpu = gpu;
         Ok(Scale::new(config)?)
     }
 }

@@ -46,12 +46,10 @@ fn web() -> Arc<GroupSpec> {
 }
 
 fn pricing() -> Arc<dyn PricingStrategy> {
-    let config = ScaleConfig {
-        cpu: "0.05".parse().unwrap(),
-        memory: "0.01".parse().unwrap(),
-        storage: [("ephemeral".to_owned(), "0.001".parse().unwrap())].into(),
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.05".parse().unwrap();
+    config.memory = "0.01".parse().unwrap();
+    config.storage = [("ephemeral".to_owned(), "0.001".parse().unwrap())].into();
     Arc::new(Scale::new(config).unwrap())
 }
 

@@ -16,10 +16,8 @@ use akash_provider_k8s::election::{Election, Timing};
 use akash_provider_k8s::state::Definitions;
 use akash_provider_k8s::task;
 use akash_provider_k8s::write_client::WriteClient;
-use akash_provider_operators::hostname::index::RoutePlan;
 use akash_provider_operators::hostname::{HostnameOperator, HostnameOperatorOptions};
 use akash_provider_operators::inventory::InventoryOperatorOptions;
-use akash_provider_operators::ip::balancer::Mode;
 use akash_provider_operators::ip::{self, IpOperator};
 use anyhow::bail;
 use futures::future::{BoxFuture, FutureExt, join_all};
@@ -208,17 +206,13 @@ fn hostname(
     checks: HostnameChecks,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, HostnameOperator::NAME);
-    let mut options = HostnameOperatorOptions {
-        manifest_namespace: args.k8s_manifest_ns.clone(),
-        plan: RoutePlan {
-            // The engine refuses the other names of the block list, and lets holders keep them.
-            blocked: HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref())),
-            ..args.routes.mode().into()
-        },
-        definitions: definitions.clone(),
-        deletions: deletions.clone(),
-        ..HostnameOperatorOptions::default()
-    };
+    let mut options = HostnameOperatorOptions::default();
+    options.manifest_namespace = args.k8s_manifest_ns.clone();
+    options.plan.mode = args.routes.mode();
+    // The engine refuses the other names of the block list, and lets holders keep them.
+    options.plan.blocked = HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref()));
+    options.definitions = definitions.clone();
+    options.deletions = deletions.clone();
     checks.give(&mut options);
     let client = WriteClient::sharing(client.clone(), election.gate());
     RunningOperator::boxed(HostnameOperator::start(&client, options), election)
@@ -232,17 +226,12 @@ fn ip(
     provider: &Address,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, IpOperator::NAME);
-    let options = ip::IpOperatorOptions {
-        manifest_namespace: args.k8s_manifest_ns.clone(),
-        mode: Mode {
-            pool: args.pool.metal_lb_pool.clone(),
-            ..Mode::default()
-        },
-        metallb_namespace: args.pool.metal_lb_namespace.clone(),
-        definitions: definitions.clone(),
-        deletions: deletions.clone(),
-        ..ip::IpOperatorOptions::new(provider.clone())
-    };
+    let mut options = ip::IpOperatorOptions::new(provider.clone());
+    options.manifest_namespace = args.k8s_manifest_ns.clone();
+    options.mode.pool = args.pool.metal_lb_pool.clone();
+    options.metallb_namespace = args.pool.metal_lb_namespace.clone();
+    options.definitions = definitions.clone();
+    options.deletions = deletions.clone();
     let client = WriteClient::sharing(client.clone(), election.gate());
     RunningOperator::boxed(IpOperator::start(&client, options), election)
 }
@@ -255,11 +244,9 @@ fn labels(
     plan: inventory::InventorySetup,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, InventoryProcess::NAME);
-    let mut options = InventoryOperatorOptions {
-        discovery: args.discovery.options(None),
-        deletions: deletions.clone(),
-        ..InventoryOperatorOptions::default()
-    };
+    let mut options = InventoryOperatorOptions::default();
+    options.discovery = args.discovery.options(None);
+    options.deletions = deletions.clone();
     options.count.definitions = definitions.clone();
     let client = WriteClient::sharing(client.clone(), election.gate());
     // No client requests the cluster here, so there is no wait.

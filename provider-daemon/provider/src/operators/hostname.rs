@@ -65,18 +65,12 @@ impl HostnameChecks {
     /// # Errors
     /// Returns an error if no resolvers are configured.
     pub(super) fn new(names: &NamesArgs, rule: Option<ProofRule>) -> anyhow::Result<Self> {
-        let probe = names.probe().map(|budget| Probe {
-            prober: Arc::new(ProbeClient::new()),
-            budget,
-        });
+        let probe = names.probe();
+        let probe = probe.map(|budget| Probe::new(Arc::new(ProbeClient::new()), budget));
         let proving = |rule| {
             let dns = Dns::new(&names.dns_server)
                 .context("cannot configure the DNS resolvers of --hostname-proof")?;
-            let proving = ProofConfig {
-                lookup: Arc::new(dns),
-                budget: names.proving(),
-            };
-            anyhow::Ok((rule, proving))
+            anyhow::Ok((rule, ProofConfig::new(Arc::new(dns), names.proving())))
         };
         let proof = rule.map(proving).transpose()?;
         Ok(Self { probe, proof })

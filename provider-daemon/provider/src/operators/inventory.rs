@@ -116,14 +116,11 @@ impl InventorySetup {
     pub(super) fn start(
         self,
         client: &WriteClient,
-        options: InventoryOperatorOptions,
+        mut options: InventoryOperatorOptions,
         patience: Duration,
     ) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
-        let options = InventoryOperatorOptions {
-            rules: self.rules,
-            ..options
-        };
+        options.rules = self.rules;
         InventoryProcess {
             operator: InventoryOperator::start(client, options),
             list: Arc::new(self.list),

@@ -192,10 +192,7 @@ pub(super) fn elected(
     timing: Timing,
 ) -> Election {
     let name = format!("akash-operator-{name}");
-    let me = Candidate {
-        identity,
-        ..Candidate::default()
-    };
+    let me = Candidate::new(identity);
     let mut config = ElectionConfig::new(name.clone(), me, timing);
     config.may_be_alone = true;
     Election::start(

@@ -45,12 +45,10 @@ pub fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Resu
         .context("--bid-deposit has no amount, such as 500000uact")?;
     config.other_bid_deposits = deposits.collect();
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
-    let gas = GasConfig {
-        denom,
-        price,
-        granter: args.gas.fee_granter.clone(),
-        ..GasConfig::default()
-    };
+    let mut gas = GasConfig::default();
+    gas.denom = denom;
+    gas.price = price;
+    gas.granter = args.gas.fee_granter.clone();
     config.bid_fee = gas.bid_fee();
     // One bid of each shape is simulated before it is sent, so a rejected bid costs no fee.
     config.refused_bids_are_free = true;

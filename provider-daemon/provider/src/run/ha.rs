@@ -91,13 +91,11 @@ impl Ha {
         if let Some(cluster) = cluster(args).await {
             settings.insert(cluster);
         }
-        let me = Candidate {
-            identity: identity(args.ha.ha_identity.as_deref()),
-            address: args.ha.ha_address.clone().unwrap_or_default(),
-            settings: settings.hashes().clone(),
-            fixed: &settings::FIXED,
-            brings_settings: args.ha.ha_takeover_settings,
-        };
+        let mut me = Candidate::new(identity(args.ha.ha_identity.as_deref()));
+        me.address = args.ha.ha_address.clone().unwrap_or_default();
+        me.settings = settings.hashes().clone();
+        me.fixed = &settings::FIXED;
+        me.brings_settings = args.ha.ha_takeover_settings;
         let name = args.ha.ha_name.clone().unwrap_or_else(|| match args.ha.ha {
             HaStore::Redis => settings::name(config),
             HaStore::Kubernetes | HaStore::Off => settings::LEASE.to_owned(),

@@ -124,14 +124,13 @@ fn client(
     settings.limits.response_time = args.node.node_timeout;
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let price_max = GasConfig::default().price_max.max(price);
-    settings.planner.gas = GasConfig {
-        denom,
-        price,
-        price_max,
-        ceilings: args.gas.ceilings(price_max),
-        // The flag is between 1 and 10.
-        factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
-        granter: args.gas.fee_granter.clone(),
-    };
+    let gas = &mut settings.planner.gas;
+    gas.denom = denom;
+    gas.price = price;
+    gas.price_max = price_max;
+    gas.ceilings = args.gas.ceilings(price_max);
+    // The flag is between 1 and 10.
+    gas.factor_percent = (args.gas.gas_adjustment * 100.0).round() as u32;
+    gas.granter = args.gas.fee_granter.clone();
     Ok(settings)
 }

@@ -33,10 +33,8 @@ async fn all_events_are_handled_within_two_blocks_after_a_cut() {
     let net = devnet(&chain, Some(BLOCK)).await;
     let proxy = Proxy::start(&authority(&net.rpc_url()), 1).await.unwrap();
     // The default settings of a provider.
-    let settings = ClientSettings {
-        signer: Some(TxSigner::new(key(), LeadershipGate::new(true))),
-        ..ClientSettings::new(vec![proxy.url()], CHAIN)
-    };
+    let mut settings = ClientSettings::new(vec![proxy.url()], CHAIN);
+    settings.signer = Some(TxSigner::new(key(), LeadershipGate::new(true)));
     let stop = CancellationToken::new();
     let bidder = Bidder::new(start(settings, &stop));
     tokio::spawn(bidder.clone().run());

@@ -1,9 +1,8 @@
 //! A development network with tenants and the account of a provider.
 
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxSigner;
-use akash_provider_chain::{AkashClient, ClientSettings, EndpointLimits, FollowerSettings};
+use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
@@ -158,35 +157,27 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
 
 /// Client settings with timeouts for a block time of 0.2 s.
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
-    ClientSettings {
-        signer: Some(TxSigner::new(key(), LeadershipGate::new(true))),
-        limits: EndpointLimits {
-            response_time: Duration::from_millis(1500),
-            connect_time: Duration::from_millis(500),
-            health_age: Duration::from_millis(500),
-            attempts: 4,
-            ..EndpointLimits::default()
-        },
-        follower: FollowerSettings {
-            ping_interval: Duration::from_millis(200),
-            read_deadline: Duration::from_millis(1000),
-            poll_interval: Duration::from_millis(100),
-            poll_for: Duration::from_secs(1),
-            silence: Duration::from_secs(2),
-            outage: Duration::from_secs(5),
-            gap_max: 500,
-            resync_pause: Duration::from_secs(1),
-            parallel: 8,
-            wait_min: Duration::from_millis(20),
-            wait_max: Duration::from_millis(300),
-        },
-        planner: PlannerConfig {
-            poll: Duration::from_millis(300),
-            followed_poll: Duration::from_secs(2),
-            ..PlannerConfig::new(CHAIN)
-        },
-        ..ClientSettings::new(nodes, CHAIN)
-    }
+    let mut settings = ClientSettings::new(nodes, CHAIN);
+    settings.signer = Some(TxSigner::new(key(), LeadershipGate::new(true)));
+    settings.limits.response_time = Duration::from_millis(1500);
+    settings.limits.connect_time = Duration::from_millis(500);
+    settings.limits.health_age = Duration::from_millis(500);
+    settings.limits.attempts = 4;
+    let follower = &mut settings.follower;
+    follower.ping_interval = Duration::from_millis(200);
+    follower.read_deadline = Duration::from_millis(1000);
+    follower.poll_interval = Duration::from_millis(100);
+    follower.poll_for = Duration::from_secs(1);
+    follower.silence = Duration::from_secs(2);
+    follower.outage = Duration::from_secs(5);
+    follower.gap_max = 500;
+    follower.resync_pause = Duration::from_secs(1);
+    follower.parallel = 8;
+    follower.wait_min = Duration::from_millis(20);
+    follower.wait_max = Duration::from_millis(300);
+    settings.planner.poll = Duration::from_millis(300);
+    settings.planner.followed_poll = Duration::from_secs(2);
+    settings
 }
 
 pub(crate) fn start(settings: ClientSettings, stop: &CancellationToken) -> AkashClient {

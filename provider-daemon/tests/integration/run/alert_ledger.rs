@@ -56,11 +56,9 @@ impl Inventory for LeakyInventory {
 fn provider(stage: &Stage) -> (Provider, ProviderHandle) {
     let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000_000, 64 << 30, 100 << 30)]);
     let inventory = LeakyInventory(Box::new(NodeInventory::new(&nodes)));
-    let prices = ScaleConfig {
-        cpu: "0.01".parse().unwrap(),
-        storage: parse_storage_scales("0.00001").unwrap(),
-        ..ScaleConfig::default()
-    };
+    let mut prices = ScaleConfig::default();
+    prices.cpu = "0.01".parse().unwrap();
+    prices.storage = parse_storage_scales("0.00001").unwrap();
     Provider::builder()
         .config(Config::new(ADDRESS.parse().unwrap(), "devnet"))
         .chain(stage.chain.clone())

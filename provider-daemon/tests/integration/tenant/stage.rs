@@ -377,12 +377,10 @@ fn hardware() -> InventoryUpdate {
 
 /// Returns prices that are much lower than the tenants' maximum prices.
 fn prices() -> Scale {
-    let config = ScaleConfig {
-        cpu: "0.001".parse().unwrap(),
-        memory: "0.0002".parse().unwrap(),
-        storage: [("ephemeral".to_owned(), "0.00001".parse().unwrap())].into(),
-        ..ScaleConfig::default()
-    };
+    let mut config = ScaleConfig::default();
+    config.cpu = "0.001".parse().unwrap();
+    config.memory = "0.0002".parse().unwrap();
+    config.storage = [("ephemeral".to_owned(), "0.00001".parse().unwrap())].into();
     Scale::new(config).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use crate::objects::evaluate::{Endpoint, allowed};
 use crate::objects::sdl;
 use akash_provider_kube_model::objects::{self, PriorState};
-use akash_provider_kube_model::settings::{Egress, IngressMode, Isolation, KubeSettings, ProxyPods};
+use akash_provider_kube_model::settings::{IngressMode, Isolation, KubeSettings, ProxyPods};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use std::collections::BTreeMap;
 
@@ -30,21 +30,17 @@ deployment: {game: {any: {profile: any, count: 1}}, bot: {any: {profile: any, co
 ";
 
 fn settings() -> KubeSettings {
-    KubeSettings {
-        egress: Egress {
-            infrastructure: vec![
-                "203.0.113.7".to_owned(),
-                "2001:db8:1::/64".to_owned(),
-                "10.1.2.3/32".to_owned(),
-            ],
-            api_servers: vec![
-                "203.0.113.7:6443".parse().unwrap(),
-                "[2001:db8:1::7]:6443".parse().unwrap(),
-            ],
-            ..Egress::default()
-        },
-        ..sdl::settings()
-    }
+    let mut settings = sdl::settings();
+    settings.egress.infrastructure = vec![
+        "203.0.113.7".to_owned(),
+        "2001:db8:1::/64".to_owned(),
+        "10.1.2.3/32".to_owned(),
+    ];
+    settings.egress.api_servers = vec![
+        "203.0.113.7:6443".parse().unwrap(),
+        "[2001:db8:1::7]:6443".parse().unwrap(),
+    ];
+    settings
 }
 
 fn policies(settings: &KubeSettings, isolation: Isolation) -> Vec<NetworkPolicy> {
@@ -135,10 +131,8 @@ fn only_the_configured_proxy_reaches_a_lease() {
         (vec![ProxyPods::nginx()], false, false),
     ] {
         let is_nginx = proxies == [ProxyPods::nginx()];
-        let settings = KubeSettings {
-            proxies,
-            ..settings()
-        };
+        let mut settings = settings();
+        settings.proxies = proxies;
         let flows = vec![
             (traefik("edge"), service("game"), "TCP", 8080, from_edge),
             (traefik("other"), service("game"), "TCP", 8080, from_other),
@@ -262,10 +256,8 @@ fn existing_leases_retain_their_flows_except_to_metadata() {
 
 #[test]
 fn gateway_reaches_http_ports_of_pods() {
-    let settings = KubeSettings {
-        ingress: IngressMode::gateway_api(),
-        ..settings()
-    };
+    let mut settings = settings();
+    settings.ingress = IngressMode::gateway_api();
     check(
         &policies(&settings, Isolation::Baseline),
         vec![

@@ -15,10 +15,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn settings(plain: bool) -> KubeSettings {
-    KubeSettings {
-        plain_registry_passwords: plain,
-        ..sdl::settings()
-    }
+    let mut settings = sdl::settings();
+    settings.plain_registry_passwords = plain;
+    settings
 }
 
 /// Serializes the manifest as an API server stores it.

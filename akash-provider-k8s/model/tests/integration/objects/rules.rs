@@ -7,7 +7,7 @@ use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_kube_model::objects::{self, LeaseObjects, PriorState};
-use akash_provider_kube_model::settings::{CommitLevels, IngressMode, Isolation, KubeSettings};
+use akash_provider_kube_model::settings::{IngressMode, Isolation, KubeSettings};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -189,14 +189,10 @@ fn every_container_has_requests_and_limits_for_three_resources() {
 
 #[test]
 fn requests_follow_fractions_of_the_commit_levels() {
-    let settings = KubeSettings {
-        commit: CommitLevels {
-            cpu: 1.5,
-            memory: 2.0,
-            storage: 1.2,
-        },
-        ..sdl::settings()
-    };
+    let mut settings = sdl::settings();
+    settings.commit.cpu = 1.5;
+    settings.commit.memory = 2.0;
+    settings.commit.storage = 1.2;
     let made = assert_expected("commit-levels", &sdl::web(|_| {}), &settings);
     let resources = &pod(&made, "deployments")["containers"][0]["resources"];
     assert_eq!(
@@ -260,11 +256,9 @@ fn gpu_is_selected_by_model_memory_and_interface() {
 
 #[test]
 fn logins_accounts_and_variables_are_per_service() {
-    let settings = KubeSettings {
-        pull_secret: " general ".to_owned(),
-        runtime_class: "gvisor".to_owned(),
-        ..sdl::settings()
-    };
+    let mut settings = sdl::settings();
+    settings.pull_secret = " general ".to_owned();
+    settings.runtime_class = "gvisor".to_owned();
     let mut deployment = read("login-and-permissions");
     let group = Arc::make_mut(&mut deployment.group);
     group.services[0]
@@ -495,13 +489,11 @@ fn unchanged_service_retains_its_exact_pod_template() {
 
 #[test]
 fn protections_can_be_disabled() {
-    let settings = KubeSettings {
-        network_policies: false,
-        quota: false,
-        isolation: Isolation::Legacy,
-        runtime_class: "gvisor".to_owned(),
-        ..sdl::settings()
-    };
+    let mut settings = sdl::settings();
+    settings.network_policies = false;
+    settings.quota = false;
+    settings.isolation = Isolation::Legacy;
+    settings.runtime_class = "gvisor".to_owned();
     let objects = rendered(&sdl::web(|_| {}), &settings);
     assert_eq!((objects.policies.len(), objects.quota.clone()), (0, None));
     let made = json_of(&objects);
@@ -518,10 +510,8 @@ fn protections_can_be_disabled() {
     );
     let labels = objects.namespace.metadata.labels.unwrap();
     assert!(!labels.contains_key("pod-security.kubernetes.io/enforce"));
-    let none = KubeSettings {
-        runtime_class: "none".to_owned(),
-        ..sdl::settings()
-    };
+    let mut none = sdl::settings();
+    none.runtime_class = "none".to_owned();
     assert_eq!(
         rendered(&sdl::web(|_| {}), &none).deployments[0]
             .spec

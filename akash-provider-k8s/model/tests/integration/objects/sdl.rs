@@ -16,11 +16,10 @@ pub(crate) fn lease() -> LeaseId {
 
 /// Settings with a public hostname and a chain id.
 pub(crate) fn settings() -> KubeSettings {
-    KubeSettings {
-        chain_id: "chain-1".to_owned(),
-        public_hostname: "provider.example.com".to_owned(),
-        ..KubeSettings::new(lease().provider)
-    }
+    let mut settings = KubeSettings::new(lease().provider);
+    settings.chain_id = "chain-1".to_owned();
+    settings.public_hostname = "provider.example.com".to_owned();
+    settings
 }
 
 /// Returns the first group of an SDL as the workload of [`lease`].

@@ -61,11 +61,7 @@ impl CommonArgs {
     /// Returns the timing of the leader election.
     #[must_use]
     pub fn timing(&self) -> Timing {
-        Timing {
-            lease: self.election_lease,
-            renew: self.election_lease * 2 / 3,
-            retry: self.election_lease / 8,
-        }
+        Timing::for_lease(self.election_lease)
     }
 }
 
@@ -94,12 +90,12 @@ impl RetryArgs {
     /// Returns the retry policy of the work queue.
     #[must_use]
     pub fn policy(&self) -> RetryPolicy {
-        RetryPolicy {
-            retry_delay: self.retry_delay,
-            refusals: self.event_failure_limit,
-            ignored: self.ignore_list_entry_limit,
-            ignored_for: self.ignore_list_age_limit,
-        }
+        let mut policy = RetryPolicy::default();
+        policy.retry_delay = self.retry_delay;
+        policy.refusals = self.event_failure_limit;
+        policy.ignored = self.ignore_list_entry_limit;
+        policy.ignored_for = self.ignore_list_age_limit;
+        policy
     }
 }
 

@@ -104,13 +104,12 @@ impl InventoryArgs {
     /// # Errors
     /// Returns an error if the audit log cannot be started.
     pub fn options(&self) -> anyhow::Result<InventoryOperatorOptions> {
-        Ok(InventoryOperatorOptions {
-            retry_delay: self.retry_delay,
-            call_timeout: self.common.kube_call_timeout,
-            discovery: self.discovery(),
-            deletions: self.deletions.start()?,
-            ..InventoryOperatorOptions::default()
-        })
+        let mut options = InventoryOperatorOptions::default();
+        options.retry_delay = self.retry_delay;
+        options.call_timeout = self.common.kube_call_timeout;
+        options.discovery = self.discovery();
+        options.deletions = self.deletions.start()?;
+        Ok(options)
     }
 
     /// Returns the discovery options, or `None` without an image.
@@ -122,17 +121,14 @@ impl InventoryArgs {
 impl DiscoveryArgs {
     /// Returns the discovery options, or `None` without an image. `own` is the namespace of the operator's pod.
     pub fn options(&self, own: Option<&str>) -> Option<discovery::DiscoveryOptions> {
-        let namespace = self.discovery_namespace.as_deref().or(own);
-        Some(discovery::DiscoveryOptions {
-            image: self.discovery_image.clone()?,
-            program: self.discovery_program.clone(),
-            namespace: namespace.unwrap_or(SERVICES).to_owned(),
-        })
+        let mut options = discovery::DiscoveryOptions::new(self.discovery_image.as_deref()?);
+        options.program = self.discovery_program.clone();
+        if let Some(namespace) = self.discovery_namespace.as_deref().or(own) {
+            options.namespace = namespace.to_owned();
+        }
+        Some(options)
     }
 }
-
-/// Namespace of the operators in the Go provider's charts.
-const SERVICES: &str = "akash-services";
 
 /// Parses the name of an image. Rejects obvious mistakes only.
 fn image(text: &str) -> Result<String, String> {
@@ -205,11 +201,7 @@ mod tests {
         ]);
         let args = args.unwrap();
         assert_eq!(args.gpus.provider_configs_url, ConfigsUrl(None));
-        let wanted = discovery::DiscoveryOptions {
-            image: "ghcr.io/akash-network/provider".to_owned(),
-            program: "provider-services".to_owned(),
-            namespace: "akash-services".to_owned(),
-        };
+        let wanted = discovery::DiscoveryOptions::new("ghcr.io/akash-network/provider");
         assert_eq!(args.discovery(), Some(wanted));
         let own = [
             "--discovery-image=x",

@@ -7,7 +7,7 @@ use akash_provider_cli::setting::HaRule;
 use akash_provider_cli::values;
 use akash_provider_core::types::Address;
 use akash_provider_operators::ip::IpOperatorOptions;
-use akash_provider_operators::ip::balancer::{AnnotationPrefix, Mode};
+use akash_provider_operators::ip::balancer::AnnotationPrefix;
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `operator ip`.
@@ -93,25 +93,22 @@ impl IpArgs {
                 "add --provider with the address of the provider"
             ))
         })?;
-        Ok(IpOperatorOptions {
-            manifest_namespace: self.common.k8s_manifest_ns.clone(),
-            mode: Mode {
-                pool: self.pool.metal_lb_pool.clone(),
-                words: match self.metal_lb_annotations {
-                    AnnotationPrefixArg::UniverseTf => AnnotationPrefix::Old,
-                    AnnotationPrefixArg::MetallbIo => AnnotationPrefix::New,
-                    AnnotationPrefixArg::Both => AnnotationPrefix::Both,
-                },
-                class: self.load_balancer_class.clone(),
-            },
-            metallb_namespace: self.pool.metal_lb_namespace.clone(),
-            metallb_endpoint: self.metal_lb_endpoint.clone(),
-            patience: self.retry.policy(),
-            prune_interval: self.retry.prune_interval,
-            call_timeout: self.common.kube_call_timeout,
-            deletions: self.deletions.start()?,
-            ..IpOperatorOptions::new(provider)
-        })
+        let mut options = IpOperatorOptions::new(provider);
+        options.manifest_namespace = self.common.k8s_manifest_ns.clone();
+        options.mode.pool = self.pool.metal_lb_pool.clone();
+        options.mode.words = match self.metal_lb_annotations {
+            AnnotationPrefixArg::UniverseTf => AnnotationPrefix::Old,
+            AnnotationPrefixArg::MetallbIo => AnnotationPrefix::New,
+            AnnotationPrefixArg::Both => AnnotationPrefix::Both,
+        };
+        options.mode.class = self.load_balancer_class.clone();
+        options.metallb_namespace = self.pool.metal_lb_namespace.clone();
+        options.metallb_endpoint = self.metal_lb_endpoint.clone();
+        options.patience = self.retry.policy();
+        options.prune_interval = self.retry.prune_interval;
+        options.call_timeout = self.common.kube_call_timeout;
+        options.deletions = self.deletions.start()?;
+        Ok(options)
     }
 }
 

@@ -47,11 +47,9 @@ impl World {
             market.execute(&Msg::CreateProvider(record)).unwrap();
         });
         let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
-        let prices = ScaleConfig {
-            cpu: "0.01".parse().unwrap(),
-            storage: parse_storage_scales("0.01").unwrap(),
-            ..ScaleConfig::default()
-        };
+        let mut prices = ScaleConfig::default();
+        prices.cpu = "0.01".parse().unwrap();
+        prices.storage = parse_storage_scales("0.01").unwrap();
         let mut config = Config::new(account, "local");
         config.breaker_warmup = Duration::ZERO;
         config.withdrawal_period = Some(Duration::from_secs(60));

@@ -72,11 +72,9 @@ fn chain(leases: u64) -> MemoryChain {
 /// Starts a provider that has adopted all leases of the chain.
 async fn provider(leases: u64) -> (MemoryChain, MemoryCluster, ProviderHandle) {
     let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 1_200_000, 64 << 40, 100 << 40)]);
-    let prices = ScaleConfig {
-        cpu: "0.01".parse().unwrap(),
-        storage: parse_storage_scales("0.00001").unwrap(),
-        ..ScaleConfig::default()
-    };
+    let mut prices = ScaleConfig::default();
+    prices.cpu = "0.01".parse().unwrap();
+    prices.storage = parse_storage_scales("0.00001").unwrap();
     let (chain, cluster) = (chain(leases), MemoryCluster::new(Facets::default()));
     let mut config = Config::new(ACCOUNT.parse().unwrap(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());

@@ -72,10 +72,8 @@ fn history(home: &Path) -> History {
         age: Duration::from_secs(3_600),
         bytes: 64 << 20,
     };
-    let prices = ScaleConfig {
-        cpu: "1".parse().unwrap(),
-        ..ScaleConfig::default()
-    };
+    let mut prices = ScaleConfig::default();
+    prices.cpu = "1".parse().unwrap();
     let pricing = Arc::new(Scale::new(prices).unwrap());
     let (mut recorder, history) = history::start(home, bounds, pricing).unwrap().unwrap();
     (0..4).for_each(|_| step(&mut recorder));

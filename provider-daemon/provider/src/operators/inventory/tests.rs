@@ -71,10 +71,8 @@ pub(super) fn recorded_node() -> Value {
 }
 
 pub(super) fn process(client: &Client, rules: Rules) -> Arc<InventoryProcess> {
-    let options = InventoryOperatorOptions {
-        rules,
-        ..InventoryOperatorOptions::default()
-    };
+    let mut options = InventoryOperatorOptions::default();
+    options.rules = rules;
     Arc::new(InventoryProcess {
         operator: InventoryOperator::start(&WriteClient::without_election(client.clone()), options),
         list: Arc::new(List::new(
