@@ -36,6 +36,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Settings of a chain client.
+#[non_exhaustive]
 pub struct ClientSettings {
     /// Addresses of nodes, in the format of [`Endpoints::new`].
     pub nodes: Vec<String>,

@@ -29,6 +29,7 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 
 /// Settings for fees.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct GasConfig {
     /// Denomination of fees.
     pub denom: Denom,

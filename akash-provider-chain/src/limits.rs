@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// Limits for requests to nodes: sizes, times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointLimits {
     /// Maximum size of a response or a websocket message, in bytes. A full block with its results has less
     /// than 16 MiB.

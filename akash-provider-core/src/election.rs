@@ -59,6 +59,7 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Configuration of an election.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ElectionConfig {
     /// Name of the election, for logs and status.
     pub name: String,

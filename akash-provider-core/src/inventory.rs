@@ -59,6 +59,7 @@ pub struct Allocation {
 
 /// Options of [`Inventory::adjust`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct AdjustOptions {
     /// Whether the call only computes the result and does not change the inventory.
     pub dry_run: bool,

@@ -51,6 +51,7 @@ pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 
 /// Initial state of a market.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MarketConfig {
     /// Chain id.
     pub chain_id: String,

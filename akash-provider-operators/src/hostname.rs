@@ -58,6 +58,7 @@ use writer::RouteWriter;
 
 /// Settings of the operator. [`HostnameOperatorOptions::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct HostnameOperatorOptions {
     /// Namespace of the ProviderHost and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,

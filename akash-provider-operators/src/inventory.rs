@@ -53,6 +53,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 /// Settings of the operator. [`InventoryOperatorOptions::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct InventoryOperatorOptions {
     /// Initial rules for nodes and storage classes. [`InventoryOperator::set_rules`] replaces them.
     pub rules: Rules,

@@ -55,6 +55,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of the operator. [`IpOperatorOptions::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IpOperatorOptions {
     /// Provider of the leases that this operator serves (`--provider`).
     pub provider: Address,

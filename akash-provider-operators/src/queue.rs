@@ -22,6 +22,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Back-off after failures, and limits of the ignore list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,

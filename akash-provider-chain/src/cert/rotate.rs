@@ -30,6 +30,7 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RotationSettings {
     /// Purpose of the certificate.
     pub usage: CertUsage,

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 /// Settings of the event follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FollowerSettings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,

@@ -49,6 +49,7 @@ pub(super) type FlightId = u64;
 
 /// Limits and intervals of the transaction writer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct PlannerConfig {
     /// Chain id that nodes must report.
     pub chain_id: String,

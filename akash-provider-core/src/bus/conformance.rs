@@ -16,6 +16,7 @@ use std::time::Duration;
 
 /// Parameters of the suite for one bus.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Setup {
     /// Maximum time of one delivery.
     pub timeout: Duration,

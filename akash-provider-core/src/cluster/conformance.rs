@@ -56,6 +56,7 @@ pub use workloads::{
 
 /// Parameters of the suite for one backend.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Setup {
     /// Provider of the generated leases.
     pub provider: Address,

@@ -38,6 +38,7 @@ const FIRST_PORT: u16 = 30_000;
 
 /// Optional parts (facets) of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Facets {
     /// Whether hostnames can be routed to services.
     pub hostnames: bool,

@@ -216,6 +216,7 @@ pub trait Shell: fmt::Debug + Send + Sync + 'static {
 
 /// A command to run in a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ExecRequest {
     /// Name of the service in the manifest.
     pub service: String,
@@ -249,6 +250,7 @@ impl fmt::Debug for ExecIo {
 
 /// Filter and options of a log query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct LogOptions {
     /// Services to include; empty for all.
     pub services: Vec<String>,
@@ -269,6 +271,7 @@ pub struct LogLine {
 
 /// Filter and options of an event query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct EventOptions {
     /// Services to include; empty for all.
     pub services: Vec<String>,

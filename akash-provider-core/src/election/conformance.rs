@@ -18,6 +18,7 @@ use std::time::Duration;
 
 /// Parameters of the suite for one store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Setup {
     /// Maximum time of one call.
     pub timeout: Duration,

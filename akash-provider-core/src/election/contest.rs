@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// One instance that takes part in the election.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Candidate {
     /// Unique name of the instance in logs and in the election record.
     pub identity: String,

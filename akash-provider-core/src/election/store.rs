@@ -24,6 +24,7 @@ pub const TERM_LEAP: u64 = 1 << 24;
 
 /// Timing of heartbeats and of the election lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timing {
     /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,

@@ -30,6 +30,7 @@ const CALLS: usize = 32;
 
 /// Parameters of the suite for one strategy.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Setup {
     /// Denominations in which the strategy calculates prices, at least one.
     pub denoms: Vec<String>,

@@ -34,6 +34,7 @@ const MAX_NUMBER_LENGTH: usize = 100;
 /// Prices in units of the denomination per block. By default, all prices are zero. This default is not a
 /// valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct ScaleConfig {
     /// Price of a millicore (`bid-price-cpu-scale`).
     pub cpu: BigDecimal,

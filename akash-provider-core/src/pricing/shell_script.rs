@@ -37,6 +37,7 @@ const EXCERPT: usize = 500;
 
 /// Path and limits of a price script.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ShellScriptConfig {
     /// Path of the program (`bid-price-script-path`).
     pub path: PathBuf,

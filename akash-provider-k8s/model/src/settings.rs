@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// Settings of the backend. [`KubeSettings::new`] gives the defaults.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct KubeSettings {
     /// Address of the provider. Objects of other providers are never changed.
     pub provider: Address,
@@ -221,6 +222,7 @@ impl IngressMode {
 
 /// Ratios of limit to request: 1.0 for equality, 1.5 for a limit 50 % above the request.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct CommitLevels {
     /// Ratio for CPU: 1 plus `--overcommit-pct-cpu` / 100.
     pub cpu: f64,
@@ -291,6 +293,7 @@ pub enum Drift {
 
 /// Networks outside of the lease namespace that pods may reach, and networks that are blocked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Egress {
     /// Networks to which pods must not connect, in addition to nodes and API servers.
     pub closed: Vec<String>,

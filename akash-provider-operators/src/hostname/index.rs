@@ -53,6 +53,7 @@ pub enum HostnameEvent {
 
 /// Rules for the objects that the operator creates for hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RoutePlan {
     /// Kind of the routes that the operator creates, with the settings for this kind.
     pub mode: Mode,

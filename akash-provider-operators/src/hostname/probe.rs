@@ -63,6 +63,7 @@ pub trait Prober: Debug + Send + Sync {
 
 /// Configuration of the probes.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Probe {
     /// HTTP client.
     pub prober: Arc<dyn Prober>,

@@ -49,6 +49,7 @@ pub trait TxtLookup: Debug + Send + Sync {
 
 /// Configuration of the DNS proofs.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ProofConfig {
     /// Resolver of the TXT records.
     pub lookup: Arc<dyn TxtLookup>,

@@ -54,6 +54,7 @@ const HOPELESS: [&str; 7] = [
 
 /// Settings of hardware discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DiscoveryOptions {
     /// Image of the discovery pods (`--discovery-image`).
     pub image: String,

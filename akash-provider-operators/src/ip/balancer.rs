@@ -26,6 +26,7 @@ pub enum AnnotationPrefix {
 
 /// Settings for rendering the Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mode {
     /// Pool of the leased addresses (`--metal-lb-pool`). With `default`, MetalLB chooses the pool.
     pub pool: String,

@@ -40,6 +40,7 @@ const PRICES_AT_ONCE: usize = 2;
 
 /// Configuration of bid screening.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Screening {
     /// Settings that the provider uses for its bids.
     pub config: Config,

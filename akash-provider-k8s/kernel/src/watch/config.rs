@@ -12,6 +12,7 @@ const OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Timing of the watches, by default suitable for a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WatchConfig {
     /// Maximum number of objects per page of a list.
     pub page_size: u32,

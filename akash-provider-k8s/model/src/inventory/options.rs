@@ -7,6 +7,7 @@ use std::time::Duration;
 /// Settings of the capacity count. [`CapacityOptions::default`] is suitable if nodes and storage classes have their
 /// `akash.network` labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CapacityOptions {
     /// Settings of persistent storage.
     pub storage: StorageOptions,

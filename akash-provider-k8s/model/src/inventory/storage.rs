@@ -127,6 +127,7 @@ impl CapacityFacts {
 
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct StorageOptions {
     /// Sizes of storage classes, in bytes. An entry replaces a missing or wrong size of its class.
     pub capacity: BTreeMap<String, i64>,
