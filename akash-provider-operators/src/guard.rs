@@ -36,7 +36,8 @@ const RETRY: Duration = Duration::from_secs(5);
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
-                      `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
+                      `provider-daemon operator NAME confirm` or `provider-operators NAME confirm` in the pod of a \
+                      stand-alone operator";
 
 /// Evidence that records are missing: a complete list of the records, and the UID of their
 /// CustomResourceDefinition.

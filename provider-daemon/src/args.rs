@@ -2,6 +2,7 @@
 
 pub mod environment;
 pub mod help;
+pub mod operators;
 
 use akash_provider_dev::args::{DevArgs, DevnetArgs};
 use akash_provider_operate::args::{

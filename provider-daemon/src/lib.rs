@@ -1,6 +1,7 @@
 //! The program of an Akash provider: its command line, with the commands of all audiences.
 //!
-//! The binary calls [`run()`]. The commands are in crates of their own, which embedders can reuse.
+//! The binary `provider-daemon` calls [`run()`]. The binary `provider-operators` calls [`run_operators`], and contains
+//! only the operators. The commands are in crates of their own, which embedders can reuse.
 
 pub mod args;
 mod completions;
@@ -11,7 +12,10 @@ use akash_provider_dev::{dev, devnet};
 use akash_provider_operate::{
     bus, config, doctor, explain, keys, migrate, operator, operators, price, query, sdl, state, tools, tx,
 };
+use akash_provider_service::args::{GlobalArgs, RunArgs};
+use akash_provider_service::supervise::PartFailed;
 use akash_provider_service::{COMMIT, core_dumps, flight, logging, run};
+use args::operators::OperatorsCli;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
@@ -28,9 +32,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => Some(&**args),
         _ => None,
     };
-    logging::start(&cli.global, is_short, provider)?;
-    // Sealed before any key is read.
-    core_dumps::disable();
+    prepare(&cli.global, is_short, provider)?;
     let home = cli.global.home();
     match &cli.command {
         Command::Dev(args) => dev::run(args),
@@ -65,4 +67,32 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Runs the command of a command line of `provider-operators`.
+///
+/// # Errors
+/// Returns the failure of the command with its causes.
+pub fn run_operators(cli: &OperatorsCli) -> anyhow::Result<ExitCode> {
+    prepare(&cli.global, false, None)?;
+    operators::run(&cli.command, cli.global.home())
+}
+
+/// Returns the exit code of a program. Prints the error of a failed command in the form of `error_text`.
+pub fn exit_code(
+    result: anyhow::Result<ExitCode>,
+    error_text: impl FnOnce(&anyhow::Error) -> String,
+) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("{}", error_text(&error));
+        PartFailed::exit_code(&error)
+    })
+}
+
+/// Starts the log and disables core dumps.
+fn prepare(global: &GlobalArgs, is_short: bool, provider: Option<&RunArgs>) -> anyhow::Result<()> {
+    logging::start(global, is_short, provider)?;
+    // Sealed before any key is read.
+    core_dumps::disable();
+    Ok(())
 }

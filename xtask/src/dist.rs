@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: builds the release archive of the daemon, with a statically linked program.
+//! `cargo xtask dist`: builds the release archive of the daemon, with statically linked programs.
 //!
 //! The archive contains no path, no user name and no time of the building machine.
 
@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = "provider-daemon";
+/// Program with the operators only.
+const OPERATORS: &str = "provider-operators";
 /// Platform of the archive. Other platforms need a C cross compiler.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 const SHELLS: [(&str, &str); 3] = [
@@ -19,7 +21,7 @@ const SHELLS: [(&str, &str); 3] = [
 
 /// Builds the archive in `target/dist-archives` and prints its path and checksum.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let program = build(workspace)?;
+    let programs = build(workspace, &[PROGRAM, OPERATORS])?;
     let version = workspace
         .members()
         .find(|member| member.name == PROGRAM)
@@ -31,7 +33,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
     }
-    collect(workspace, &program, &folder)?;
+    collect(workspace, &programs, &folder)?;
     let archive = archives.join(format!("{name}.tar.gz"));
     pack(&archives, &name, &archive)?;
     let sums = Process::new("sha256sum", &archives)
@@ -42,7 +44,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     fs::write(&list, format!("{sums}\n")).map_err(|error| failed(&list, &error))?;
     println!("{}", archive.display());
     println!("{sums}");
-    println!("program: {:.1} MiB", mebibytes(&program)?);
+    for program in [PROGRAM, OPERATORS] {
+        println!("{program}: {:.1} MiB", mebibytes(&programs.join(program))?);
+    }
     Ok(())
 }
 
@@ -54,8 +58,13 @@ pub(crate) fn mebibytes(path: &Path) -> Result<f64> {
     Ok(bytes / f64::from(1 << 20))
 }
 
-/// Builds the statically linked program with the profile `dist`, and returns its path.
-pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
+/// Builds the statically linked daemon with the profile `dist`, and returns its path.
+pub(crate) fn daemon(workspace: &Workspace) -> Result<PathBuf> {
+    Ok(build(workspace, &[PROGRAM])?.join(PROGRAM))
+}
+
+/// Builds statically linked programs with the profile `dist`, and returns their folder.
+fn build(workspace: &Workspace, programs: &[&str]) -> Result<PathBuf> {
     let root = workspace.root();
     let added = Process::new("rustup", root)
         .args(["target", "add", TARGET])
@@ -77,6 +86,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
             "--target",
             TARGET,
         ])
+        .args(programs.iter().flat_map(|program| ["--bin", program]))
         // The C code of dependencies needs no C library, so the compiler of this machine is sufficient.
         .env("CC_x86_64_unknown_linux_musl", "cc")
         // The default of the allocator is four arenas per core, and each arena retains memory.
@@ -86,7 +96,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
             flags(root)?.join(" "),
         )
         .run()?;
-    Ok(workspace.built(TARGET, "dist", PROGRAM))
+    Ok(workspace.built(TARGET, "dist", ""))
 }
 
 /// Returns the flags of the compiler: LLD with identical code folding, and no path of this machine in the program.
@@ -111,16 +121,17 @@ fn flags(root: &Path) -> Result<Vec<String>> {
     ])
 }
 
-/// Copies everything for the archive to `folder`: program, licence, completions, and the files of `deploy`.
-fn collect(workspace: &Workspace, program: &Path, folder: &Path) -> Result<()> {
+/// Copies everything for the archive to `folder`: programs, licence, completions, and the files of `deploy`.
+fn collect(workspace: &Workspace, programs: &Path, folder: &Path) -> Result<()> {
     let root = workspace.root();
     let completions = folder.join("completions");
     fs::create_dir_all(&completions).map_err(|error| failed(&completions, &error))?;
-    for (from, to) in [(program, PROGRAM), (&root.join("LICENSE"), "LICENSE")] {
-        fs::copy(from, folder.join(to)).map_err(|error| failed(from, &error))?;
+    for (from, name) in [(programs, PROGRAM), (programs, OPERATORS), (root, "LICENSE")] {
+        let from = from.join(name);
+        fs::copy(&from, folder.join(name)).map_err(|error| failed(&from, &error))?;
     }
     for (shell, file) in SHELLS {
-        let script = Process::new(program, root)
+        let script = Process::new(programs.join(PROGRAM), root)
             .args(["completions", shell])
             .quiet()
             .lines()?;

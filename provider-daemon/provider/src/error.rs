@@ -14,6 +14,12 @@ pub const REMEDIES: [Remedy; 4] = [
     |cause| node::help(cause),
 ];
 
+/// Returns the lines of an error for stderr.
+#[must_use]
+pub fn error_text(error: &anyhow::Error) -> String {
+    cli::error_text(error, &REMEDIES)
+}
+
 /// Returns the message of an error with all causes. A known remedy follows on a separate line: `help: …`.
 pub fn message_text(error: &anyhow::Error) -> String {
     cli::message_text(error, &REMEDIES)

@@ -50,7 +50,7 @@ pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<Strin
     root.mut_subcommands(|command| {
         let name = command.get_name();
         if COMMANDS.contains(&name) {
-            all(command, &look)
+            read_in_all(command, &look)
         } else if is_real && name == "explain" {
             command.mut_args(|arg| match arg.get_long() {
                 Some(typed) if TYPED.contains(&typed) => arg,
@@ -58,16 +58,18 @@ pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<Strin
             })
         } else if name == "devnet" {
             // `devnet` serves a trial network; its subcommands act on a network.
-            command.mut_subcommands(|below| all(below, &look))
+            command.mut_subcommands(|below| read_in_all(below, &look))
         } else {
             command
         }
     })
 }
 
-fn all(command: Command, look: &impl Fn(&str) -> Option<String>) -> Command {
+/// Lets each flag of `command` and of its subcommands take its value from an environment variable. `look` returns
+/// the value of a variable.
+pub(super) fn read_in_all(command: Command, look: &impl Fn(&str) -> Option<String>) -> Command {
     let command = command.mut_args(|arg| settable(arg, look));
-    command.mut_subcommands(|below| all(below, look))
+    command.mut_subcommands(|below| read_in_all(below, look))
 }
 
 fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {

@@ -64,14 +64,40 @@ const EVERYWHERE: &str = "\
 Environment variables set flags too: AP_CHAIN_ID or AKASH_CHAIN_ID sets --chain-id. The help of each command lists the \
 variables and has examples: provider-daemon query leases --help";
 
+/// Name of a program in its examples.
+#[derive(Debug, Clone, Copy)]
+struct Program {
+    name: &'static str,
+    /// Command of `provider-daemon` with the commands of this program; empty for `provider-daemon`.
+    group: &'static str,
+}
+
+const DAEMON: Program = Program {
+    name: "provider-daemon",
+    group: "",
+};
+const OPERATORS: Program = Program {
+    name: "provider-operators",
+    group: "operator ",
+};
+
 /// Adds examples to the help of every command. The help of the program lists the commands in groups.
 #[must_use]
 pub fn with_examples(root: Command) -> Command {
     let template = grouped(&root, |list| list);
     let root = root.help_template(template).after_help(EVERYWHERE);
+    exemplified_below(root, DAEMON)
+}
+
+/// Adds examples to the help of every command of `provider-operators`.
+pub(super) fn with_examples_of_operators(root: Command) -> Command {
+    exemplified_below(root, OPERATORS)
+}
+
+fn exemplified_below(root: Command, program: Program) -> Command {
     root.mut_subcommands(|command| {
-        let path = command.get_name().to_owned();
-        exemplified(command, &path)
+        let path = format!("{}{}", program.group, command.get_name());
+        exemplified(command, &path, program)
     })
 }
 
@@ -125,7 +151,7 @@ fn exit_codes() -> String {
     text
 }
 
-fn exemplified(command: Command, path: &str) -> Command {
+fn exemplified(command: Command, path: &str, program: Program) -> Command {
     let command = match examples::examples(path) {
         [] => command,
         lines => {
@@ -134,7 +160,8 @@ fn exemplified(command: Command, path: &str) -> Command {
             // Writing into a `String` does not fail.
             let _ = write!(text, "{style}Examples:{style:#}");
             for line in lines {
-                let _ = write!(text, "\n  provider-daemon {line}");
+                let line = line.strip_prefix(program.group).unwrap_or(line);
+                let _ = write!(text, "\n  {} {line}", program.name);
             }
             if path == DOCTOR {
                 let _ = write!(text, "\n\n{style}Exit codes:{style:#}{DOCTOR_CODES}");
@@ -147,7 +174,7 @@ fn exemplified(command: Command, path: &str) -> Command {
     };
     command.mut_subcommands(|below| {
         let path = format!("{path} {}", below.get_name());
-        exemplified(below, &path)
+        exemplified(below, &path, program)
     })
 }
 

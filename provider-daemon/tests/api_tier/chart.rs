@@ -261,6 +261,44 @@ fn values_files_of_go_charts_install_upgrade_and_roll_back() {
     }
 }
 
+/// The charts of the operators start the program in `image.program`.
+#[test]
+fn charts_of_operators_run_the_program_of_the_selected_image() {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let helm = Helm::new(&cluster);
+    let command = "command: [/usr/bin/provider-operators]\n          args:\n            - ";
+    for (chart, name) in OPERATORS {
+        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let program = "--set=image.program=provider-operators";
+        let version = "--kube-version=1.34.0";
+        let template = ["template", chart, &folder, "--values", &values, version, program];
+        let text = helm.run(&template);
+        let kind = name.trim_start_matches("operator-");
+        assert!(text.contains(&format!("{command}{kind}\n")), "{text}");
+        assert!(
+            text.contains("image: ghcr.io/akash-network/provider-operators:"),
+            "{text}"
+        );
+        if kind == "inventory" {
+            let discovery = [&template[..], &["--set=discovery.enabled=true"]].concat();
+            let output = helm.output(&discovery);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                stderr.contains("settings.discovery-image is required"),
+                "{stderr}"
+            );
+            let image = "--set=settings.discovery-image=registry.example.com/provider:1";
+            let text = helm.run(&[&discovery[..], &[image]].concat());
+            assert!(
+                text.contains("value: \"registry.example.com/provider:1\""),
+                "{text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn invalid_values_get_one_error_and_install_nothing() {
     let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {

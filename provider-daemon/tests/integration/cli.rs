@@ -3,10 +3,11 @@
 //! Length: many short cases, all with the same helpers to start the program and to read its output.
 
 mod completions;
-mod operator;
+pub(crate) mod operator;
 mod operator_hostname;
 mod operator_inventory;
 mod operator_ip;
+mod operators_program;
 mod version;
 
 use nix::sys::signal::{Signal, kill};
@@ -269,8 +270,8 @@ fn eight_hundred_tenants_are_served() {
 
 /// Starts the program and waits for a line with `word`. Returns the process, its further output, and the
 /// line.
-fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
-    let mut child = daemon(args)
+fn started(mut command: Command, word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -285,7 +286,7 @@ fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildSt
 }
 
 fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
-    let (child, stdout, _) = started(&["dev", "--block-time", "50ms"], "serving");
+    let (child, stdout, _) = started(daemon(&["dev", "--block-time", "50ms"]), "serving");
     (child, stdout)
 }
 

@@ -14,7 +14,7 @@ const IDLE: &str = "60";
 /// Runs the benchmarks in sequence.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     // The shipped program is measured.
-    let program = dist::build(workspace)?;
+    let program = dist::daemon(workspace)?;
     found.push(Figure::new("binary_mib", dist::mebibytes(&program)?, "MiB"));
     let tests = workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])

@@ -24,9 +24,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if hasSuffix "/akash-network/provider" .Values.image.repository }}true{{ end -}}
 {{- end }}
 
+{{/* Program in the image. Values of an earlier chart have no such entry. */}}
+{{- define "operator.program" -}}
+{{ .Values.image.program | default "provider-daemon" }}
+{{- end }}
+
 {{- define "operator.image" -}}
 {{- if include "operator.isGoImage" . -}}
-{{ .Values.image.repository }}-daemon:{{ .Chart.AppVersion }}
+{{ .Values.image.repository | trimSuffix "provider" }}{{ include "operator.program" . }}:{{ .Chart.AppVersion }}
 {{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
@@ -54,7 +59,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   {{- $_ := set $s "config" "/akash/config.yaml" -}}
 {{- end }}
 {{- if dig "enabled" false (.Values.discovery | default dict) }}
-  {{- $_ := set $s "discovery-image" (include "operator.image" .) -}}
+  {{- /* Discovery needs the commands of the daemon. */}}
+  {{- if eq (include "operator.program" .) "provider-daemon" }}
+    {{- $_ := set $s "discovery-image" (include "operator.image" .) -}}
+  {{- else }}
+    {{- $_ := required "settings.discovery-image is required: an image with the program provider-services" (index (.Values.settings | default dict) "discovery-image") -}}
+  {{- end }}
   {{- $_ := set $s "discovery-namespace" "akash-discovery" -}}
 {{- end }}
 {{- mergeOverwrite $s .Values.settings | toYaml -}}

@@ -329,7 +329,7 @@ async fn confirm<O: Operator>(
     State(process): State<Arc<Process<O>>>,
     Extension(peer): Extension<Peer>,
 ) -> Response<Body> {
-    if let Some(refused) = not_local(peer, &format!("operator {} confirm", O::NAME)) {
+    if let Some(refused) = not_local(peer, &format!("{} confirm", O::NAME)) {
         return refused;
     }
     match process.confirm() {

@@ -45,8 +45,10 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
     // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();
-    let words =
-        format!("only local clients: run `provider-daemon {command}` on the machine of the operator\n");
+    let words = format!(
+        "only local clients: run `provider-daemon operator {command}` or `provider-operators {command}` on the machine \
+         of the operator\n"
+    );
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
@@ -58,7 +60,7 @@ pub(super) fn forgotten(
     lease: &str,
     forget: impl FnOnce() -> usize,
 ) -> Response<Body> {
-    if let Some(refused) = not_local(Peer(peer), &format!("operator {operator} forget LEASE")) {
+    if let Some(refused) = not_local(Peer(peer), &format!("{operator} forget LEASE")) {
         return refused;
     }
     let count = forget();

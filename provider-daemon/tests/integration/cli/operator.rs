@@ -1,17 +1,17 @@
 //! An operator process while its cluster is unavailable.
 
-use super::{Scratch, send, started, text};
+use super::{Scratch, daemon, send, started, text};
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Maximum wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Kubeconfig of a cluster on an unused port.
-const AWAY: &str = r#"
+pub(crate) const AWAY: &str = r#"
 apiVersion: v1
 kind: Config
 clusters: [{name: unavailable_cluster, cluster: {server: "http://127.0.0.1:9"}}]
@@ -33,16 +33,27 @@ pub(crate) struct OperatorProcess {
 
 impl OperatorProcess {
     pub(crate) fn start(operator: &[&str], kubeconfig: &Scratch) -> Self {
-        let kubeconfig = format!("--kubeconfig={}", kubeconfig.path());
-        let own = ["--rest-address=127.0.0.1", "--rest-port=0", &kubeconfig];
-        let args = [&["operator"], operator, &own].concat();
-        let (child, _, line) = started(&args, "http://");
+        let mut command = daemon(&["operator"]);
+        command.args(operator);
+        Self::start_command(command, &kubeconfig.path())
+    }
+
+    /// Starts an operator with its name and flags in `command`.
+    pub(crate) fn start_command(mut command: Command, kubeconfig: &str) -> Self {
+        command.args(["--rest-address=127.0.0.1", "--rest-port=0"]);
+        command.arg(format!("--kubeconfig={kubeconfig}"));
+        let (child, _, line) = started(command, "http://");
         let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
         Self {
             child,
             address: address.to_owned(),
             line,
         }
+    }
+
+    /// Returns a file of the process in `/proc`.
+    pub(crate) fn about(&self, name: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap()
     }
 
     /// Returns the complete HTTP response.
