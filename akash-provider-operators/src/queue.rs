@@ -1,6 +1,6 @@
-//! Work queue of an operator. A name is the key of the objects that are written together: a hostname, a
-//! Service or a node. The queue has changed names, failed names that wait for a retry, and ignored names. The
-//! queue is pure; the time is an argument.
+//! Work queue of an operator: the queue of the kernel, with a back-off for failed names, an ignore list, and a back-off
+//! for writes that another client reverts. A name is the key of the objects that are written together: a hostname, a
+//! Service or a node. The queue is pure; the time is an argument.
 //!
 //! ```text
 //! changed ─► ready ─► running ─┬─ done ─► removed
@@ -10,7 +10,8 @@
 //! ```
 
 use akash_provider_core::error::{Error, ErrorKind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use akash_provider_kube_kernel::work_queue::WorkQueue;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -93,26 +94,20 @@ pub struct QueueDepth {
 #[derive(Debug)]
 pub(crate) struct Queue {
     patience: RetryPolicy,
-    order: VecDeque<String>,
-    ready: BTreeSet<String>,
-    running: BTreeSet<String>,
+    /// Names with pending work. The reminders are retries, and times from [`Queue::remind`].
+    work: WorkQueue<String>,
     failed: BTreeMap<String, RetryState>,
-    /// Times at which names are queued again: retries, and times from [`Queue::remind`].
-    dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, LastWrite>,
 }
 
 impl Queue {
     /// Creates an empty queue.
     #[must_use]
-    pub(crate) const fn new(patience: RetryPolicy) -> Self {
+    pub(crate) fn new(patience: RetryPolicy) -> Self {
         Self {
             patience,
-            order: VecDeque::new(),
-            ready: BTreeSet::new(),
-            running: BTreeSet::new(),
+            work: WorkQueue::default(),
             failed: BTreeMap::new(),
-            dues: BTreeSet::new(),
             written: BTreeMap::new(),
         }
     }
@@ -125,7 +120,7 @@ impl Queue {
                 failed.is_ignored = false;
                 failed.refusals = 0;
             }
-            self.push(name);
+            self.work.push(name);
         }
     }
 
@@ -138,62 +133,38 @@ impl Queue {
             .cloned()
             .collect();
         for name in &meant {
-            self.unfail(name);
+            self.failed.remove(name);
             self.written.remove(name);
-            self.push(name.clone());
+            self.work.push(name.clone());
         }
         meant.len()
     }
 
     /// Moves all names in progress back to the queue. Called after the writer has stopped.
     pub(crate) fn restart(&mut self) {
-        for name in std::mem::take(&mut self.running) {
-            self.push(name);
-        }
+        self.work.restart();
     }
 
     /// Returns the next name. The name is in progress until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
     pub(crate) fn next(&mut self, now: Instant) -> Option<String> {
-        while self.dues.first().is_some_and(|(due, _)| *due <= now) {
-            if let Some((_, name)) = self.dues.pop_first() {
-                self.push(name);
-            }
-        }
-        // Each name is taken once at most, so the loop ends if all names are running.
-        let turns = self.order.len();
-        for _ in 0..turns {
-            let name = self.order.pop_front()?;
-            // A name that changed while it is running waits for the end of that run.
-            if self.running.contains(&name) {
-                self.order.push_back(name);
-                continue;
-            }
-            self.ready.remove(&name);
-            self.running.insert(name.clone());
-            if let Some(failed) = self.failed.get(&name) {
-                // The end of the back-off must not queue a running name.
-                self.dues.remove(&(failed.due, name.clone()));
-            }
-            return Some(name);
-        }
-        None
+        self.work.next(now)
     }
 
     /// Queues a name at the time `at`.
     pub(crate) fn remind(&mut self, name: &str, at: Instant) {
-        self.dues.insert((at, name.to_owned()));
+        self.work.remind(name.to_owned(), at);
     }
 
     /// Returns the earliest time at which a name is due, because of a reminder or a retry.
     #[must_use]
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.dues.first().map(|(due, _)| *due)
+        self.work.due()
     }
 
     /// Marks the work on a name as done, although nothing was written. Clears an earlier failure of the name.
     pub(crate) fn rest(&mut self, name: &str) {
-        self.running.remove(name);
-        self.unfail(name);
+        self.work.finish(name);
+        self.failed.remove(name);
     }
 
     /// Returns true if an object may be written now. Returns false for some time after another client has
@@ -207,7 +178,7 @@ impl Queue {
             return true;
         }
         let failures = written.times;
-        self.running.remove(name);
+        self.work.finish(name);
         let failed = RetryState {
             failures,
             refusals: 0,
@@ -238,7 +209,7 @@ impl Queue {
 
     /// Records that the work on a name failed, and schedules the next attempt.
     pub(crate) fn failed(&mut self, name: &str, error: &Error, now: Instant) {
-        self.running.remove(name);
+        self.work.finish(name);
         let before = self.failed.get(name);
         let failures = before.map_or(0, |before| before.failures) + 1;
         // Only an invalid object stays refused: a namespace, a permission or a server may still appear.
@@ -269,7 +240,7 @@ impl Queue {
     pub(crate) fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));
-        self.dues.retain(|(_, name)| is_there(name));
+        self.work.retain_reminders(|name| is_there(name));
     }
 
     /// Returns the failure of the last attempt, or `None` if this attempt succeeded.
@@ -290,8 +261,8 @@ impl Queue {
         let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));
         let (ignored, waiting): (Vec<_>, Vec<_>) = resting.partition(|(_, failed)| failed.is_ignored);
         QueueDepth {
-            ready: self.ready.len(),
-            running: self.running.len(),
+            ready: self.work.ready(),
+            running: self.work.running(),
             waiting: waiting.len(),
             ignored: ignored.len(),
         }
@@ -300,31 +271,18 @@ impl Queue {
     /// Returns the number of queued and running names.
     #[must_use]
     pub(crate) fn busy(&self) -> usize {
-        self.ready.len() + self.running.len()
+        self.work.ready() + self.work.running()
     }
 
     /// Returns true for a queued or running name.
     #[must_use]
     pub(crate) fn is_busy(&self, name: &str) -> bool {
-        self.ready.contains(name) || self.running.contains(name)
+        self.work.is_busy(name)
     }
 
     fn fail(&mut self, name: &str, failed: RetryState) {
-        self.unfail(name);
-        self.dues.insert((failed.due, name.to_owned()));
+        self.work.remind(name.to_owned(), failed.due);
         self.failed.insert(name.to_owned(), failed);
-    }
-
-    fn unfail(&mut self, name: &str) {
-        if let Some(failed) = self.failed.remove(name) {
-            self.dues.remove(&(failed.due, name.to_owned()));
-        }
-    }
-
-    fn push(&mut self, name: String) {
-        if self.ready.insert(name.clone()) {
-            self.order.push_back(name);
-        }
     }
 
     /// If too many names are ignored, queues the name that was ignored first. Never queues `newest`.
@@ -334,8 +292,8 @@ impl Queue {
         if ignored.len() > self.patience.ignored
             && let Some((_, oldest)) = ignored.into_iter().filter(|(_, name)| name != newest).min()
         {
-            self.unfail(&oldest);
-            self.push(oldest);
+            self.failed.remove(&oldest);
+            self.work.push(oldest);
         }
     }
 }
@@ -378,7 +336,7 @@ mod tests {
         for _ in 0..9 {
             assert_eq!(queue.next(now).as_deref(), Some(A));
             queue.failed(A, &outage(), now);
-            if queue.ready.contains(B) {
+            if queue.is_busy(B) {
                 assert_eq!(queue.next(now).as_deref(), Some(B), "the other name runs at once");
                 queue.done(B, Some("1".to_owned()), now);
             }

@@ -10,6 +10,7 @@
 //! | [`calls`], [`ownership`] | server-side apply, deletion and take-over of objects |
 //! | [`hash`], [`subset`] | comparison of rendered objects with live objects |
 //! | [`write_client`] | permission to write |
+//! | [`work_queue`] | work queue of a reconciler |
 //! | [`rights`] | meaning of a denied request |
 //! | [`audit`] | audit records of deletions |
 //! | [`error`], [`pages`], [`task`], [`time`] | errors, paginated lists, background tasks, timestamps |
@@ -29,4 +30,5 @@ pub mod subset;
 pub mod task;
 pub mod time;
 pub mod watch;
+pub mod work_queue;
 pub mod write_client;

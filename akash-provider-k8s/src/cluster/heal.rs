@@ -1,7 +1,7 @@
 //! Repairs changes of other clients to applied leases.
 //!
 //! ```text
-//! changed leases, one at a time ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
+//! queue of changed leases ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
 //! ```
 //!
 //! A lease is repaired only if three conditions hold. Otherwise the next deploy handles the lease.
@@ -37,6 +37,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::audit::deletion;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use akash_provider_kube_kernel::subset;
+use akash_provider_kube_kernel::work_queue::WorkQueue;
 use akash_provider_kube_model::crd::{Manifest, convert};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -74,33 +75,30 @@ impl ClusterContext {
     async fn heal(&self) {
         let mut touched = self.state.touched();
         let mut repairs = RepairState::default();
-        let mut dirty: BTreeSet<String> = self.state.leases().into_keys().collect();
+        let mut queue = WorkQueue::default();
+        self.queue_all(&mut queue);
         loop {
-            while let Some(home) = dirty.pop_first() {
+            while let Some(home) = queue.next(Instant::now()) {
                 // With the lease that is compared now.
-                self.counters.set_queued(dirty.len() + 1);
-                match self.heal_lease(&home, &mut repairs).await {
-                    Some(at) => drop(repairs.later.insert(home, at)),
-                    None => drop(repairs.later.remove(&home)),
+                self.counters.set_queued(queue.ready() + 1);
+                let again = self.heal_lease(&home, &mut repairs).await;
+                queue.finish(&home);
+                if let Some(at) = again {
+                    queue.remind(home, at);
                 }
                 // Yields to other tasks between many leases.
                 tokio::task::yield_now().await;
             }
             self.counters.set_queued(0);
+            self.counters.set_waiting(queue.reminders());
             repairs.backoff.remove_old(Instant::now());
             repairs.labels.remove_old(Instant::now());
-            let next = repairs.later.values().min().copied();
-            self.counters.set_waiting(repairs.later.len());
-            let all = || self.state.leases().into_keys();
+            let next = queue.due();
             tokio::select! {
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    let now = Instant::now();
-                    dirty.extend(repairs.later.iter().filter(|(_, at)| **at <= now).map(|(home, _)| home.clone()));
-                }
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 home = touched.recv() => match home {
-                    Ok(home) if *home != *EVERYWHERE => drop(dirty.insert(home.as_ref().to_owned())),
-                    // One of the missed changes may concern any lease.
-                    Ok(_) | Err(RecvError::Lagged(_)) => dirty.extend(all()),
+                    Ok(home) => self.queue_touched(&mut queue, &home),
+                    Err(RecvError::Lagged(_)) => self.queue_all(&mut queue),
                     // This process owns the sender, so it is never closed.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
@@ -108,12 +106,25 @@ impl ClusterContext {
             sleep(GATHER).await;
             loop {
                 match touched.try_recv() {
-                    Ok(home) if *home != *EVERYWHERE => drop(dirty.insert(home.as_ref().to_owned())),
-                    Ok(_) | Err(TryRecvError::Lagged(_)) => dirty.extend(all()),
+                    Ok(home) => self.queue_touched(&mut queue, &home),
+                    Err(TryRecvError::Lagged(_)) => self.queue_all(&mut queue),
                     Err(TryRecvError::Empty | TryRecvError::Closed) => break,
                 }
             }
         }
+    }
+
+    fn queue_touched(&self, queue: &mut WorkQueue<String>, home: &str) {
+        if home == EVERYWHERE {
+            self.queue_all(queue);
+        } else {
+            queue.push(home.to_owned());
+        }
+    }
+
+    /// Queues all leases. Called at the start, and if any lease may have changed.
+    fn queue_all(&self, queue: &mut WorkQueue<String>) {
+        self.state.leases().into_keys().for_each(|home| queue.push(home));
     }
 
     /// Compares and repairs one lease. Returns the time of the next comparison, or `None` if the lease is not

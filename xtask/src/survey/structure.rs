@@ -10,7 +10,7 @@ use crate::figures::Figure;
 /// Largest permitted values. `cargo xtask verify` fails above them; lower a value when the code improves.
 const LIMITS: [(&str, usize); 4] = [
     ("shared_type_names", 4),
-    ("import_cycles", 13),
+    ("import_cycles", 12),
     ("files_in_largest_cycle", 9),
     ("k8s_public_types", 29),
 ];

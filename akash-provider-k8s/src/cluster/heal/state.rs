@@ -10,7 +10,6 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_kube_model::crd::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct RepairState {
@@ -19,9 +18,6 @@ pub(super) struct RepairState {
     pub(super) labels: RepairBackoff<String>,
     /// For each namespace and object, the version that a repair wrote, until a watch reports this version.
     pub(super) repaired: BTreeMap<String, BTreeMap<ObjectId, Option<String>>>,
-    /// Time of the next comparison, by namespace. The objects are compared at this time even if the lease
-    /// does not change.
-    pub(super) later: BTreeMap<String, Instant>,
     /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<ObjectId>>,
     /// Lease of each namespace, including namespaces that lost their labels and Manifest record.
