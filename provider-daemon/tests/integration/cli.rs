@@ -58,7 +58,7 @@ fn sample(name: &str) -> String {
 }
 
 /// A temporary file, deleted when dropped.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, bytes: &[u8]) -> Self {

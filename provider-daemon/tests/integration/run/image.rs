@@ -64,7 +64,7 @@ fn tree(target: &str, program: &str, inside: &str) -> TempDir {
 /// Gives a folder with its files to the account of the image.
 fn own(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
-        chown(&entry.unwrap().path(), Some(USER), Some(USER)).unwrap();
+        chown(entry.unwrap().path(), Some(USER), Some(USER)).unwrap();
     }
     chown(folder, Some(USER), Some(USER)).unwrap();
 }
