@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::alone::Scope;
 use crate::error::{Error, Result};
 use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::{Package, Workspace};
@@ -55,7 +56,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 /// Runs the stages that need no cluster and measure no time.
 fn background(workspace: &Workspace) -> StageReport {
     let mut report = StageReport::default();
-    verify::builds(workspace, &mut report, StageKind::Background);
+    verify::builds(workspace, &mut report, StageKind::Background, Scope::Libraries);
     // Each code block is compiled when it runs.
     report.stage(StageKind::Background, "doctests", || docs::examples(workspace));
     if report.stage(StageKind::Background, "build of the simulation", || {

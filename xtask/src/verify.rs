@@ -11,6 +11,7 @@ mod packages;
 mod reasons;
 mod semver;
 
+use crate::alone::Scope;
 use crate::error::Result;
 use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::Workspace;
@@ -22,7 +23,7 @@ const WASM: &str = "wasm32-unknown-unknown";
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = StageReport::default();
     sources(workspace, &mut report);
-    builds(workspace, &mut report, StageKind::Build);
+    builds(workspace, &mut report, StageKind::Build, Scope::All);
     report.finish()
 }
 
@@ -50,16 +51,17 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut StageReport) {
     stage("layers", |workspace| done(layers::run(workspace)));
 }
 
-/// Runs the checks that compile code, as stages of this kind. These checks take minutes.
-pub(crate) fn builds(workspace: &Workspace, report: &mut StageReport, kind: StageKind) {
+/// Runs the checks that compile code, as stages of this kind. These checks take minutes. `scope` selects the crates that
+/// are compiled separately.
+pub(crate) fn builds(workspace: &Workspace, report: &mut StageReport, kind: StageKind, scope: Scope) {
     let mut stage =
         |name, check: fn(&Workspace) -> Result<Notes>| report.stage(kind, name, || check(workspace));
     stage("clippy", |workspace| done(clippy(workspace)));
-    stage("each crate alone", |workspace| done(alone::run(workspace)));
     stage("packages", |workspace| done(packages::run(workspace)));
     stage("versions", semver::run);
     stage("the pure core on wasm", |workspace| done(wasm(workspace)));
     stage("documentation", |workspace| done(docs::build(workspace)));
+    report.stage(kind, "each crate alone", || done(alone::run(workspace, scope)));
 }
 
 fn done(outcome: Result<()>) -> Result<Notes> {
