@@ -99,8 +99,11 @@ fn waiting_after_update_ignores_the_previous_version() {
     let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
     let send = |sdl: &str| drop(stage.ran(&["send-manifest", sdl, "--dseq", "10"]).good());
     send(&sample("web.yaml"));
+    let mut waiting = Waiting::start(stage.command(&["lease-status", "--dseq", "10", "--wait=1m"]));
+    // The pods exist now, and one step later they are available.
+    waiting.says("waiting: web 0/2 not available");
     provider.cluster.tick();
-    stage.ran(&["lease-status", "--dseq", "10", "--wait=1m"]).good();
+    waiting.ended().good();
 
     let updated = stage.file("updated.yaml", &web.replace("nginx:1.27", "nginx:1.28"));
     let (id, hash) = (lease.deployment().clone(), read(&updated).hash);
