@@ -187,6 +187,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn commands_in_the_troubleshooting_page_exist_with_their_flags() {
+        let page = include_str!("../../docs/troubleshooting.md");
+        let root = Cli::for_a_real_chain();
+        let mut checked = 0;
+        for row in page.lines().filter(|line| line.matches(" | ").count() == 2) {
+            let cell = row.split(" | ").nth(1).unwrap_or_default();
+            let quoted = cell.split('`').skip(1).step_by(2);
+            for words in quoted.filter(|words| !words.starts_with('/')) {
+                let mut command = &root;
+                for (position, word) in words.split(' ').enumerate() {
+                    let is_flag =
+                        |flag: &str| command.get_arguments().any(|arg| arg.get_long() == Some(flag));
+                    match (word.strip_prefix("--"), command.find_subcommand(word)) {
+                        (Some(flag), _) => assert!(is_flag(flag), "`{words}`: no flag --{flag}"),
+                        (None, Some(found)) => command = found,
+                        (None, None) => assert_ne!(position, 0, "`{words}`: no such command"),
+                    }
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "{checked}");
+    }
+
+    #[test]
     fn every_command_with_the_flags_of_run_gets_the_remarks_of_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("settings.yaml");
