@@ -74,6 +74,11 @@ pub mod akash {
         }
     }
     pub mod provider {
+        pub mod lease {
+            pub mod v1 {
+                include!("akash.provider.lease.v1.rs");
+            }
+        }
         pub mod v1 {
             include!("akash.provider.v1.rs");
         }

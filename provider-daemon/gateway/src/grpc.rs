@@ -1,8 +1,10 @@
-//! gRPC services: the provider's status for consoles and indexers, and bid screening.
+//! gRPC services: the provider's status for consoles and indexers, bid screening, and attestation quotes, which are
+//! refused.
 //!
 //! Clients need no authentication, and no method changes state. A request in a protocol other than gRPC gets the gRPC
 //! error that liveness checks expect.
 
+mod lease;
 mod screening;
 mod status;
 
@@ -145,7 +147,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let mut routes = Routes::new(rpc).add_service(healthy);
+    let mut routes = Routes::new(rpc).add_service(lease::LeaseRpc).add_service(healthy);
     // Reflection is optional.
     match (describe().build_v1(), describe().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),

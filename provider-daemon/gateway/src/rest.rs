@@ -12,11 +12,13 @@
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/logs` | `logs` | `stream` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/kubeevents` | `events` | `stream` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/shell` | `shell` | `stream` |
+//! | `POST /lease/{dseq}/{gseq}/{oseq}/attestation/quote` | `attestation` | `attestation` |
 //! | `POST /hostname/migrate` | `hostname-migrate` | `migrate` |
 //! | `POST /endpoint/migrate` | `ip-migrate` | `migrate` |
 //!
 //! Responses also contain fields that clients of the Go provider do not expect, such as `hostnames` of a service.
 
+pub(super) mod attestation;
 pub(super) mod body;
 pub(super) mod caller;
 mod lease;
@@ -88,7 +90,7 @@ impl Route {
     }
 }
 
-fn routes() -> [Route; 16] {
+fn routes() -> [Route; 17] {
     const GET: MethodFilter = MethodFilter::GET;
     const POST: MethodFilter = MethodFilter::POST;
     let lease = |rest: &str| format!("/lease/{{dseq}}/{{gseq}}/{{oseq}}/{rest}");
@@ -112,6 +114,12 @@ fn routes() -> [Route; 16] {
         Route::new(Guard::Identified, GET, lease("logs"), stream::logs),
         Route::new(Guard::Identified, GET, lease("kubeevents"), stream::events),
         Route::new(Guard::IdentifiedAnyMethod, GET, lease("shell"), stream::shell),
+        Route::new(
+            Guard::Identified,
+            POST,
+            lease("attestation/quote"),
+            attestation::quote,
+        ),
         Route::new(Guard::Identified, POST, "/hostname/migrate", migrate::hostnames),
         Route::new(Guard::Identified, POST, "/endpoint/migrate", migrate::endpoints),
         // A monitor may share its address with other clients, and a refusal costs as much as the response.

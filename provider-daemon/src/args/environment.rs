@@ -31,6 +31,7 @@ pub(crate) const COMMANDS: [&str; 24] = [
     "lease-logs",
     "lease-events",
     "lease-shell",
+    "lease-attestation",
     "status",
     "migrate-hostnames",
     "migrate-endpoints",

@@ -50,6 +50,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "lease-logs",
             "lease-events",
             "lease-shell",
+            "lease-attestation",
             "status",
             "migrate-hostnames",
             "migrate-endpoints",

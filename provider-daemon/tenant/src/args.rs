@@ -24,6 +24,8 @@ pub enum TenantCommand {
     LeaseEvents(Box<EventsArgs>),
     /// Run a command in a service
     LeaseShell(Box<ShellArgs>),
+    /// Request evidence that a lease runs with confidential computing
+    LeaseAttestation(Box<AttestationArgs>),
     /// Show the status of a provider
     Status(Box<StatusArgs>),
     /// Move hostnames to another of your deployments at the same provider
@@ -216,6 +218,14 @@ pub struct ShellArgs {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=0x7fff_ffff))]
     pub replica_index: u32,
     /// Lease.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// Arguments of `lease-attestation`.
+#[derive(Debug, Args)]
+pub struct AttestationArgs {
+    /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }

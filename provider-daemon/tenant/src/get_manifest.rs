@@ -7,6 +7,7 @@ use crate::args::GetManifestArgs;
 use akash_provider_cli::flags::Format;
 use akash_provider_cli::output::say;
 use akash_provider_gateway::auth::Scope;
+use bytes::Bytes;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<E
         name: "manifest",
         path: &["manifest"],
         scope: Scope::GetManifest,
+        body: Bytes::new(),
         is_valid: |response| matches!(response, Json::List(_)),
     };
     let print = |response: &Json| {

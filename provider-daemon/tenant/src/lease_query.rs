@@ -11,6 +11,8 @@ use akash_provider_cli::output::say;
 use akash_provider_core::error::chain_text;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Scope;
+use bytes::Bytes;
+use http::Method;
 use std::process::ExitCode;
 
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(super) struct LeaseQuery<'a> {
     /// Path segments after the path of the lease.
     pub(super) path: &'a [&'a str],
     pub(super) scope: Scope,
+    /// Body of a `POST` request; empty for a `GET` request.
+    pub(super) body: Bytes,
     /// Checks whether a value is a valid response.
     pub(super) is_valid: fn(&Json) -> bool,
 }
@@ -28,6 +32,7 @@ pub(super) const STATUS: LeaseQuery<'static> = LeaseQuery {
     name: "status",
     path: &["status"],
     scope: Scope::Status,
+    body: Bytes::new(),
     is_valid: |response| response.field("services").is_some(),
 };
 
@@ -111,7 +116,17 @@ pub(super) async fn query_lease(
         .map(String::as_str)
         .chain(query.path.iter().copied())
         .collect();
-    let body = client.send(ProviderRequest::get(&path, query.scope)).await?;
+    let method = if query.body.is_empty() {
+        Method::GET
+    } else {
+        Method::POST
+    };
+    let request = ProviderRequest {
+        method,
+        body: query.body.clone(),
+        ..ProviderRequest::get(&path, query.scope)
+    };
+    let body = client.send(request).await?;
     let response = serde_json::from_slice::<Json>(&body).map_err(|e| client.invalid(&chain_text(&e)))?;
     // Any web server may respond with status 200, so the body is checked.
     if !(query.is_valid)(&response) {

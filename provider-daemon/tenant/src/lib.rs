@@ -12,6 +12,7 @@
 //! Commands, flags and output match the Go provider; `docs/tenants.md` is the guide.
 
 pub mod args;
+mod attestation;
 mod auth;
 mod client;
 mod error;
@@ -63,6 +64,7 @@ pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
         TenantCommand::LeaseLogs(args) => block_on(logs::run(args, &home?)),
         TenantCommand::LeaseEvents(args) => block_on(events::run(args, &home?)),
         TenantCommand::LeaseShell(args) => block_on(shell::run(args, &home?)),
+        TenantCommand::LeaseAttestation(args) => block_on(attestation::run(args, &home?)),
         TenantCommand::Status(args) => block_on(status::run(args)),
         TenantCommand::MigrateHostnames(args) => block_on(migrate::run(args, &home?, &migrate::HOSTNAMES)),
         TenantCommand::MigrateEndpoints(args) => block_on(migrate::run(args, &home?, &migrate::ENDPOINTS)),

@@ -4,6 +4,7 @@ use super::lease::TenantClient;
 use super::lease_query::{LeaseQuery, print, query_each};
 use crate::args::ServiceStatusArgs;
 use akash_provider_gateway::auth::Scope;
+use bytes::Bytes;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ pub(super) async fn run(args: &ServiceStatusArgs, home: &Path) -> anyhow::Result
         name: "status",
         path: &["service", &args.service, "status"],
         scope: Scope::Status,
+        body: Bytes::new(),
         is_valid: |response| response.field("available").is_some(),
     };
     query_each(&tenant, &args.lease, &query, print).await

@@ -27,7 +27,7 @@ pub enum Scope {
     HostnameMigrate,
     /// `ip-migrate`: moves leased addresses between leases of one tenant.
     IpMigrate,
-    /// `attestation`: not used by this gateway.
+    /// `attestation`: requests evidence of confidential computing. This gateway never returns evidence.
     Attestation,
 }
 

@@ -163,7 +163,7 @@ fn status_body<'a>(
 }
 
 /// Returns the lease, and the services that the caller's permission covers.
-fn permitted(
+pub(super) fn permitted(
     app: &App,
     caller: &Caller,
     path: &LeasePath,

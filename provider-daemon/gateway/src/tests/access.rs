@@ -100,6 +100,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::stream(shell, Scope::Shell),
         route(
             "POST",
+            "/lease/7/1/1/attestation/quote",
+            Some(Scope::Attestation),
+            r#"{"nonce":"AA==","bind_tls":false}"#,
+            (
+                404,
+                "attestation quote failed: confidential computing is not offered by this provider\n",
+            ),
+        ),
+        route(
+            "POST",
             "/hostname/migrate",
             Some(Scope::HostnameMigrate),
             &names,

@@ -254,7 +254,24 @@ async fn health_and_reflection_are_served() {
         let (messages, code) = whole(response).await;
         assert_eq!(code, "0");
         let text = String::from_utf8_lossy(&messages[0]).into_owned();
-        assert!(text.contains("akash.provider.v1.ProviderRPC"), "{text}");
+        for service in [
+            "akash.provider.v1.ProviderRPC",
+            "akash.provider.lease.v1.LeaseRPC",
+        ] {
+            assert!(text.contains(service), "{text}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn attestation_quote_over_grpc_is_not_found() {
+    let world = World::start().await;
+    let mut sender = connect(&world).await;
+    for (method, code) in [("AttestationQuote", "5"), ("ServiceStatus", "12")] {
+        let path = format!("/akash.provider.lease.v1.LeaseRPC/{method}");
+        let response = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+        assert_eq!(whole(response).await.1, code, "{method}");
     }
     world.stop().await;
 }

@@ -406,6 +406,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "lease-shell --dseq 42 web -- ls -la /tmp",
         ],
     ),
+    ("lease-attestation", &["lease-attestation --dseq 42"]),
     ("status", &["status akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"]),
     (
         "migrate-hostnames",
