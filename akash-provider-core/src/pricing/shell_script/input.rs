@@ -3,9 +3,12 @@
 use crate::pricing::PriceRequest;
 use crate::pricing::gpu::GpuModel;
 use crate::types::group::distinct_leased_ips;
-use crate::types::{Attribute, DecCoin, ResourceUnit, Storage};
+use crate::types::{Attribute, DecCoin, GroupSpec, ResourceUnit, Storage};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Required attribute with which a tenant requests confidential computing.
+const CONFIDENTIAL: &str = "confidential-compute";
 
 /// Formats the request as one line of JSON: the reserved units, sorted as in the group, and the tenant's
 /// maximum price.
@@ -17,6 +20,7 @@ pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>,
             .collect(),
         price: maximum,
         price_precision: request.precision,
+        confidential_compute: is_confidential(&request.group),
     };
     let mut line = serde_json::to_vec(&input)?;
     line.push(b'\n');
@@ -29,6 +33,14 @@ struct ScriptInput<'a> {
     price: &'a DecCoin,
     #[serde(skip_serializing_if = "is_zero")]
     price_precision: u32,
+    /// Always encoded, as in the Go provider.
+    confidential_compute: bool,
+}
+
+/// Returns true if the group requires `confidential-compute=true`. As in the Go provider, `tee/type` does not count.
+fn is_confidential(group: &GroupSpec) -> bool {
+    let mut required = group.requirements.attributes.iter();
+    required.any(|a| a.key == CONFIDENTIAL && a.value == "true")
 }
 
 fn is_zero(precision: &u32) -> bool {
@@ -165,7 +177,8 @@ mod tests {
                 r#"{"resources":[{"memory":10000,"cpu":11,"gpu":{"units":2,"attributes":{"vendor":{"nvidia":"#,
                 r#"{"model":"a100","ram":"80Gi","interface":"sxm"}}}},"storage":[{"class":"ephemeral","size":4096}],"#,
                 r#""count":3,"endpoint_quantity":4,"ip_lease_quantity":2}],"#,
-                r#""price":{"denom":"uact","amount":"69.000000000000000000"},"price_precision":6}"#,
+                r#""price":{"denom":"uact","amount":"69.000000000000000000"},"price_precision":6,"#,
+                r#""confidential_compute":false}"#,
                 "\n"
             )
         );
@@ -187,10 +200,29 @@ mod tests {
             concat!(
                 r#"{"resources":[{"memory":10000,"cpu":11,"gpu":{"units":0,"attributes":{}},"#,
                 r#""storage":[{"class":"ephemeral","size":4096}],"count":1,"endpoint_quantity":0,"#,
-                r#""ip_lease_quantity":0}],"price":{"denom":"uact","amount":"23.000000000000000000"}}"#,
+                r#""ip_lease_quantity":0}],"price":{"denom":"uact","amount":"23.000000000000000000"},"#,
+                r#""confidential_compute":false}"#,
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn script_input_reports_required_confidential_computing() {
+        let reported = |key: &str, value: &str| {
+            let mut group = request_with(|_| ()).group.as_ref().clone();
+            group.requirements.attributes =
+                vec![Attribute::new("region", "true"), Attribute::new(key, value)];
+            let request = PriceRequest {
+                group: Arc::new(group),
+                ..request_with(|_| ())
+            };
+            let value: serde_json::Value = serde_json::from_str(&text(&request)).unwrap();
+            value["confidential_compute"].as_bool().unwrap()
+        };
+        assert!(reported("confidential-compute", "true"));
+        assert!(!reported("confidential-compute", "false"));
+        assert!(!reported("tee/type", "cpu"));
     }
 
     #[test]
