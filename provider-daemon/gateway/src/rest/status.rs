@@ -3,7 +3,7 @@
 use super::reply;
 use crate::{Leadership, LeadershipSource};
 use akash_provider_core::engine::Status;
-use akash_provider_core::engine::status::{InventoryStatus, ReservationStatus};
+use akash_provider_core::engine::status::{InventoryStatus, LeasedIpStatus, ReservationStatus};
 use akash_provider_core::inventory::{NodeMetrics, Pair};
 use akash_provider_core::provider::{Lifecycle, ProviderHandle};
 use akash_provider_core::types::Address;
@@ -25,8 +25,27 @@ struct ProviderStatusBody<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     reclamation_window: u64,
     address: &'a str,
+    leased_ip: LeasedIpBody,
     #[serde(skip_serializing_if = "Option::is_none")]
     leadership: Option<Leadership>,
+}
+
+/// Pool of leased IP addresses, as decimal numbers in text. All numbers are 0 without a pool.
+#[derive(Serialize)]
+struct LeasedIpBody {
+    allocatable: String,
+    allocated: String,
+    capacity: String,
+}
+
+impl From<LeasedIpStatus> for LeasedIpBody {
+    fn from(ips: LeasedIpStatus) -> Self {
+        Self {
+            allocatable: ips.total.to_string(),
+            allocated: ips.allocated.to_string(),
+            capacity: ips.total.to_string(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -185,6 +204,7 @@ fn body(status: &Status, about: &ProviderInfo) -> Bytes {
         cluster_public_hostname: &about.public_hostname,
         reclamation_window: u64::try_from(window).unwrap_or(u64::MAX),
         address: about.address.as_str(),
+        leased_ip: status.inventory.leased_ips.unwrap_or_default().into(),
         leadership: about.leadership.as_ref().map(LeadershipSource::now),
     };
     Bytes::from(reply::encode(&body))

@@ -15,7 +15,8 @@ fn empty_fields_are_omitted_and_unknown_capacity_is_an_error() {
     assert_eq!(
         text,
         "{\"cluster\":{\"leases\":0,\"inventory\":{\"available\":{},\"error\":{}}},\"bidengine\":{\"orders\":0},\
-         \"manifest\":{\"deployments\":0},\"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\"}"
+         \"manifest\":{\"deployments\":0},\"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\",\
+         \"leased_ip\":{\"allocatable\":\"0\",\"allocated\":\"0\",\"capacity\":\"0\"}}"
     );
 }
 
@@ -65,6 +66,18 @@ fn every_field_is_named_and_ordered_as_in_the_recording() {
          \"available\":{\"cpu\":1630,\"gpu\":1,\"memory\":24718667776,\"storage_ephemeral\":241098714324}}],\
          \"storage\":[{\"class\":\"beta2\",\"size\":8}]}}},\"bidengine\":{\"orders\":0},\"manifest\":{\"deployments\":0},\
          \"cluster_public_hostname\":\"provider.localhost\",\"reclamation_window\":1000000000,\
-         \"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\"}"
+         \"address\":\"akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm\",\
+         \"leased_ip\":{\"allocatable\":\"0\",\"allocated\":\"0\",\"capacity\":\"0\"}}"
     );
+}
+
+#[test]
+fn leased_ips_are_in_the_rest_status() {
+    let mut status = Status::default();
+    let mut ips = LeasedIpStatus::default();
+    (ips.total, ips.allocated, ips.available) = (10, 6, 4);
+    status.inventory.leased_ips = Some(ips);
+    let body: Value = serde_json::from_slice(&body(&status, &about())).unwrap();
+    let expected = serde_json::json!({"allocatable": "10", "allocated": "6", "capacity": "10"});
+    assert_eq!(body["leased_ip"], expected);
 }
