@@ -23,19 +23,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (ternary (include "provider.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end }}
 
-{{/* A values file of the Go provider's chart may name its image, which cannot run this chart. */}}
-{{- define "provider.isGoImage" -}}
-{{- if hasSuffix "/akash-network/provider" .Values.image.repository }}true{{ end -}}
-{{- end }}
-
-{{- define "provider.image" -}}
-{{- if include "provider.isGoImage" . -}}
-{{ .Values.image.repository }}-daemon:{{ .Chart.AppVersion }}
-{{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
-{{- end -}}
-{{- end }}
-
 {{- define "provider.keySecret" -}}
 {{ .Values.existingKeySecret | default (printf "%s-keys" (include "provider.fullname" .)) }}
 {{- end }}

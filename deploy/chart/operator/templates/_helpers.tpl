@@ -19,24 +19,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* A values file of the Go provider's chart may name its image, which cannot run this chart. */}}
-{{- define "operator.isGoImage" -}}
-{{- if hasSuffix "/akash-network/provider" .Values.image.repository }}true{{ end -}}
-{{- end }}
-
-{{/* Program in the image. Values of an earlier chart have no such entry. */}}
-{{- define "operator.program" -}}
-{{ .Values.image.program | default "provider-daemon" }}
-{{- end }}
-
-{{- define "operator.image" -}}
-{{- if include "operator.isGoImage" . -}}
-{{ .Values.image.repository | trimSuffix "provider" }}{{ include "operator.program" . }}:{{ .Chart.AppVersion }}
-{{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
-{{- end -}}
-{{- end }}
-
 {{- define "operator.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (printf "operator-%s" (include "operator.kind" .)) }}
 {{- end }}
@@ -60,8 +42,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- if dig "enabled" false (.Values.discovery | default dict) }}
   {{- /* Discovery needs the commands of the daemon. */}}
-  {{- if eq (include "operator.program" .) "provider-daemon" }}
-    {{- $_ := set $s "discovery-image" (include "operator.image" .) -}}
+  {{- if eq (include "akash.program" .) "provider-daemon" }}
+    {{- $_ := set $s "discovery-image" (include "akash.image" .) -}}
   {{- else }}
     {{- $_ := required "settings.discovery-image is required: an image with the program provider-services" (index (.Values.settings | default dict) "discovery-image") -}}
   {{- end }}
