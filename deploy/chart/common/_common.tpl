@@ -40,6 +40,7 @@ metadata:
   {{- end }}
 {{- end }}
 {{- if $root.Values.rbac.create }}
+{{- include "akash.checkDefinitions" $root }}
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" $account "namespace" $namespace) }}
 {{- $user := printf "system:serviceaccount:%s:%s" $namespace $account }}
 {{- $records := printf "request.namespace == '%s'" $root.Values.manifestNamespace }}
@@ -58,8 +59,81 @@ metadata:
 {{- if ne $object.kind "Namespace" }}
 {{- $_ := set $object.metadata "labels" (fromYaml $labels) }}
 {{- end }}
+{{- if eq $object.kind "ClusterRole" }}
+{{- include "akash.checkOwner" (dict "root" $root "name" $object.metadata.name) }}
+{{- end }}
 ---
 {{ toYaml $object }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Fails if another release has the rights. Arguments: `root`, and the `name` of a ClusterRole. */}}
+{{- define "akash.checkOwner" -}}
+{{- $role := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" .name }}
+{{- $notes := dig "metadata" "annotations" dict ($role | default dict) }}
+{{- $name := get $notes "meta.helm.sh/release-name" }}
+{{- $in := get $notes "meta.helm.sh/release-namespace" }}
+{{- if and $name (or (ne $name .root.Release.Name) (ne $in .root.Release.Namespace)) }}
+{{- fail (printf "the rights in ClusterRole %s belong to release %s in namespace %s; uninstall that release, or set rbac.create=false and create rights of another name for this one" .name $name $in) }}
+{{- end }}
+{{- end }}
+
+{{/* Warnings about unknown values and about secrets in plain values. `files/values.txt` has the names of all values. */}}
+{{- define "akash.warnings" -}}
+{{- $known := .Files.Get "files/values.txt" | trim | splitList "\n" }}
+{{- range $key, $value := .Values }}
+{{- if not (has $key $known) }}
+{{- include "akash.unknownValue" (dict "name" $key "known" $known) }}
+{{- else if kindIs "map" $value }}
+{{- $inner := list }}
+{{- range $known }}{{ if hasPrefix (printf "%s." $key) . }}{{ $inner = append $inner . }}{{ end }}{{ end }}
+{{- range $field, $_ := $value }}
+{{- $path := printf "%s.%s" $key $field }}
+{{- if and $inner (not (has $path $known)) }}
+{{- include "akash.unknownValue" (dict "name" $path "known" $inner) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $urls := dict "redis.url" (dig "url" "" (get .Values "redis" | default dict)) }}
+{{- range $flag, $value := .Values.settings | default dict }}{{ $_ := set $urls (printf "settings.%s" $flag) $value }}{{ end }}
+{{- range $path, $value := $urls }}
+{{- if regexMatch "://[^/@]*:[^/@]+@" (toString $value) }}
+
+WARNING: the value `{{ $path }}` contains a password. Everyone who can read the release can read the password. Use a
+Secret: redis.passwordSecret for Redis, or a setting that ends with -file.
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Warning about an unknown value with the most similar name, by the share of equal pairs of characters. */}}
+{{- define "akash.unknownValue" -}}
+{{- $wanted := .name | lower | replace "_" "" | replace "-" "" }}
+{{- $best := dict "name" "" "score" 49 }}
+{{- range $name := .known }}
+{{- $plain := $name | lower | replace "_" "" | replace "-" "" }}
+{{- $equal := 0 }}
+{{- range $start := until (max 0 (sub (len $wanted) 1) | int) }}
+{{- if contains (substr $start (add $start 2 | int) $wanted) $plain }}{{ $equal = add $equal 1 }}{{ end }}
+{{- end }}
+{{- $score := div (mul 200 $equal) (max 1 (sub (add (len $wanted) (len $plain)) 2)) | int }}
+{{- if gt $score $best.score }}{{ $_ := set $best "name" $name }}{{ $_ := set $best "score" $score }}{{ end }}
+{{- end }}
+
+WARNING: unknown value `{{ .name }}`{{ with $best.name }}; did you mean `{{ . }}`?{{ end }}
+{{- end }}
+
+{{/* Fails if a CustomResourceDefinition of the cluster does not serve the version of the provider. Helm does not change
+     existing definitions. */}}
+{{- define "akash.checkDefinitions" -}}
+{{- range $name := list "manifests" "providerhosts" "providerleasedips" }}
+{{- with lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (printf "%s.akash.network" $name) }}
+{{- $served := list }}
+{{- range .spec.versions }}{{ if .served }}{{ $served = append $served .name }}{{ end }}{{ end }}
+{{- if not (has "v2beta2" $served) }}
+{{- fail (printf "CustomResourceDefinition %s.akash.network is outdated: the cluster serves %s, the provider requires v2beta2; run `kubectl apply --filename deploy/crds`" $name (join ", " $served)) }}
 {{- end }}
 {{- end }}
 {{- end }}

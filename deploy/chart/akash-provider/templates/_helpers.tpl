@@ -95,5 +95,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- with $v.redis.url }}{{ $_ := set $s "bus" . }}{{ end -}}
 {{- if $v.redis.passwordSecret }}{{ $_ := set $s "bus-password-file" "/redis/password" }}{{ end -}}
-{{- mergeOverwrite $s $v.settings | toYaml -}}
+{{- mergeOverwrite $s ($v.settings | default dict) | toYaml -}}
 {{- end }}

@@ -49,5 +49,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   {{- end }}
   {{- $_ := set $s "discovery-namespace" "akash-discovery" -}}
 {{- end }}
-{{- mergeOverwrite $s .Values.settings | toYaml -}}
+{{- mergeOverwrite $s (.Values.settings | default dict) | toYaml -}}
 {{- end }}
