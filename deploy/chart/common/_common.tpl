@@ -138,3 +138,58 @@ WARNING: unknown value `{{ .name }}`{{ with $best.name }}; did you mean `{{ . }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Disruption budget. A drain of a node evicts one pod at a time. With one pod, a budget would block the drain.
+     Arguments: `root`, `name`, `labels`, `selector`, `replicas`. */}}
+{{- define "akash.disruptionBudget" -}}
+{{- if and (gt (int .replicas) 1) (dig "enabled" true (.root.Values.podDisruptionBudget | default dict)) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- .labels | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- .selector | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{/* Outgoing connections of a NetworkPolicy. Arguments: `root`, and `urls` of further servers, separated by commas. */}}
+{{- define "akash.egress" -}}
+{{- $egress := dig "egress" dict (.root.Values.networkPolicy | default dict) | default dict }}
+{{- if $egress.enabled }}
+{{- $ports := dict }}
+{{- range $egress.ports }}{{ $_ := set $ports (toString .) true }}{{ end }}
+{{- range $url := splitList "," .urls }}
+{{- $port := regexFind ":[0-9]+(/|$)" $url | trimAll ":/" }}
+{{- $scheme := regexFind "^[a-z+-]+:" $url }}
+{{- $port = $port | default (get (dict "https:" "443" "http:" "80" "redis:" "6379" "rediss:" "6379" "redis-sentinel:" "26379" "rediss-sentinel:" "26379") $scheme) }}
+{{- if $port }}{{ $_ := set $ports $port true }}{{ end }}
+{{- if hasSuffix "-sentinel:" $scheme }}{{ $_ := set $ports "6379" true }}{{ end }}
+{{- end }}
+egress:
+  - ports:
+      - port: 53
+        protocol: UDP
+      {{- range prepend (keys $ports | sortAlpha) "53" | uniq }}
+      - port: {{ . }}
+        protocol: TCP
+      {{- end }}
+  # The provider and the operators among themselves.
+  - to:
+      - podSelector: {}
+    ports:
+      {{- range list 8080 8081 8443 8444 }}
+      - port: {{ . }}
+        protocol: TCP
+      {{- end }}
+  {{- with $egress.rules }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}

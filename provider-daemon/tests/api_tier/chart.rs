@@ -9,6 +9,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use testbed::{Testbed, Tier};
 
+#[path = "chart/checks.rs"]
+mod checks;
+
 const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
 const VALUES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/values");
 const PROVIDER: &str = "akash-provider";
@@ -20,8 +23,6 @@ const OPERATORS: [(&str, &str); 3] = [
 ];
 /// Other tests of the tier leave cluster roles with the same names.
 const OWN: &str = "--take-ownership";
-/// Renders a release with the objects of the cluster, and changes nothing.
-const DRY: &str = "--dry-run=server";
 /// Namespace of the releases, with the restricted pod security profile.
 const SPACE: &str = "akash-services";
 
@@ -337,108 +338,4 @@ fn invalid_values_get_one_error_and_install_nothing() {
         OWN,
     ]);
     assert!(notes.contains("unknown value `bidpricecpuscal`"), "{notes}");
-}
-
-/// Warnings of a chart name the unknown value, the most similar value and the values with a password.
-#[test]
-fn notes_warn_of_unknown_values_and_of_passwords_in_values() {
-    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
-        return;
-    };
-    let helm = Helm::new(&cluster);
-    let notes = |chart: &str, set: &str| {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
-        let values = ["--values", &values, "--set", set];
-        helm.run(&[&["install", chart, &folder, DRY, OWN], &values[..]].concat())
-    };
-    for (chart, set, warning) in [
-        (
-            PROVIDER,
-            "bidPriceCpuscal=1",
-            "`bidPriceCpuscal`; did you mean `bidpricecpuscale`?",
-        ),
-        (
-            PROVIDER,
-            "gatewayApi.name=a",
-            "`gatewayApi.name`; did you mean `gatewayApi.gatewayName`?",
-        ),
-        (PROVIDER, "zzzz=1", "unknown value `zzzz`\n"),
-        (
-            PROVIDER,
-            "redis.url=redis://:pw@host:6379",
-            "`redis.url` contains a password",
-        ),
-        (
-            PROVIDER,
-            "settings.bus=redis://u:pw@host",
-            "`settings.bus` contains a password",
-        ),
-        (
-            "akash-ip-operator",
-            "replicacount=2",
-            "`replicacount`; did you mean `replicaCount`?",
-        ),
-    ] {
-        let notes = notes(chart, set);
-        assert!(notes.contains(warning), "{set}: {notes}");
-    }
-    for (chart, _) in OPERATORS {
-        let notes = notes(chart, "global.any=1");
-        assert!(!notes.contains("WARNING"), "{notes}");
-    }
-    let notes = notes(PROVIDER, "redis.url=redis://host:6379");
-    assert!(!notes.contains("password"), "{notes}");
-}
-
-/// A conflict in the cluster gives one error with the remedy, before Helm changes an object.
-#[test]
-fn second_release_and_outdated_definitions_get_one_error() {
-    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
-        return;
-    };
-    let helm = Helm::new(&cluster);
-    let error = |chart: &str, release: &str, more: &[&str]| {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
-        let install = ["install", release, &folder, DRY, OWN, "--values", &values];
-        let output = helm.output(&[&install, more].concat());
-        assert!(!output.status.success(), "{output:?}");
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        let errors = stderr.lines().filter(|line| line.contains("Error"));
-        assert_eq!(errors.count(), 1, "{stderr}");
-        stderr
-    };
-    for chart in [PROVIDER, "akash-ip-operator"] {
-        helm.install(chart);
-        let text = error(chart, "second", &[]);
-        let owner = format!("belong to release {chart} in namespace {SPACE}");
-        assert!(
-            text.contains(&owner) && text.contains("rbac.create=false"),
-            "{text}"
-        );
-    }
-    let user = format!("--kube-as-user=system:serviceaccount:{SPACE}:default");
-    let text = error(PROVIDER, PROVIDER, &[&user]);
-    assert!(text.contains("is forbidden"), "{text}");
-    helm.run(&["uninstall", PROVIDER]);
-    let serve = |newer: bool| {
-        let patch = format!(
-            r#"[{{"op":"replace","path":"/spec/versions/0/served","value":{newer}}},
-                {{"op":"replace","path":"/spec/versions/1/served","value":{}}}]"#,
-            !newer
-        );
-        let (kind, patch) = ("customresourcedefinition", format!("--patch={patch}"));
-        let args = ["patch", kind, "manifests.akash.network", "--type=json", &patch];
-        cluster.kubectl(&args).unwrap();
-    };
-    serve(false);
-    let run = std::panic::AssertUnwindSafe(|| error(PROVIDER, PROVIDER, &[]));
-    let text = std::panic::catch_unwind(run);
-    serve(true);
-    let text = text.unwrap();
-    for part in [
-        "manifests.akash.network is outdated",
-        "kubectl apply --filename deploy/crds",
-    ] {
-        assert!(text.contains(part), "{text}");
-    }
 }
