@@ -11,7 +11,7 @@ use clap::builder::Resettable;
 use clap::{Arg, Command};
 
 /// Commands that read their flags from the environment.
-pub(crate) const COMMANDS: [&str; 24] = [
+pub(crate) const COMMANDS: [&str; 25] = [
     "audit",
     "keys",
     "query",
