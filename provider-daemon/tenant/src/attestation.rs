@@ -7,6 +7,7 @@ use super::json::Json;
 use super::lease::TenantClient;
 use super::lease_query::{LeaseQuery, print, query_lease, report, selected_leases};
 use crate::args::AttestationArgs;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_gateway::auth::Scope;
 use anyhow::Context;
 use bytes::Bytes;
@@ -44,9 +45,11 @@ pub(super) async fn run(args: &AttestationArgs, home: &Path) -> anyhow::Result<E
                 print(&evidence.to_json())?;
                 if !evidence.is_fresh {
                     code = ExitCode::FAILURE;
-                    let error =
-                        anyhow::anyhow!("the report does not contain the nonce, so it can be an old report");
-                    report(&lease, error);
+                    let error = WithHelp::new(
+                        "the report does not contain the nonce, so it can be an old report",
+                        "request the quote again; if the nonce is missing again, do not trust the lease",
+                    );
+                    report(&lease, error.into());
                 }
             }
             Err(error) if args.lease.provider.is_some() => return Err(error),
@@ -83,7 +86,10 @@ impl Evidence {
     /// Returns an error if the report is not base64.
     fn new(nonce: &[u8; NONCE_BYTES], quote: Json) -> anyhow::Result<Self> {
         let Some(Json::Text(text)) = quote.field("report") else {
-            anyhow::bail!("the attestation quote has no report");
+            anyhow::bail!(WithHelp::new(
+                "the attestation quote has no report",
+                "ask the operator of the provider which version the provider runs",
+            ));
         };
         let report = BASE64
             .decode(text.as_bytes())
