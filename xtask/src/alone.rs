@@ -36,31 +36,24 @@ pub(crate) enum Scope {
 /// Checks each crate of the scope with default features, without features, and with each single feature. Checks the
 /// examples together, and skips the tools.
 pub(crate) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
-    let is_tool = |member: &&Package| {
-        let of = |folder: &&str| {
-            workspace
-                .members_under(folder)
-                .any(|tool| tool.name == member.name)
-        };
-        TOOLS.iter().any(of)
+    let is_under = |member: &Package, folder: &str| {
+        let mut members = workspace.members_under(folder);
+        members.any(|found| found.name == member.name)
     };
     // No program depends on an example, so examples without features are checked together.
-    let is_plain_example = |member: &&Package| {
-        let mut examples = workspace.members_under(EXAMPLES);
-        examples.any(|example| example.name == member.name) && member.features().next().is_none()
-    };
+    let is_plain_example =
+        |member: &&Package| is_under(member, EXAMPLES) && member.features().next().is_none();
     let (examples, others): (Vec<&Package>, Vec<&Package>) = workspace
         .members()
-        .filter(|member| !is_tool(member))
+        .filter(|member| !TOOLS.iter().any(|folder| is_under(member, folder)))
         .partition(is_plain_example);
-    check_together(workspace, &examples)?;
-    let is_of_program = |member: &&Package| {
-        let mut members = workspace.members_under(PROGRAM);
-        scope == Scope::Libraries && member.name != GATEWAY && members.any(|found| found.name == member.name)
-    };
+    check_together(workspace, &examples, &[])?;
+    let is_of_program =
+        |member: &&Package| scope == Scope::Libraries && member.name != GATEWAY && is_under(member, PROGRAM);
     let (program, others): (Vec<&Package>, Vec<&Package>) = others.into_iter().partition(is_of_program);
     if !program.is_empty() {
-        check_together(workspace, &program)?;
+        check_together(workspace, &program, &[])?;
+        check_together(workspace, &program, &["--no-default-features"])?;
     }
     for member in others {
         for flags in variants(member) {
@@ -75,10 +68,11 @@ pub(crate) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     Ok(())
 }
 
-fn check_together(workspace: &Workspace, members: &[&Package]) -> Result<()> {
+fn check_together(workspace: &Workspace, members: &[&Package], flags: &[&str]) -> Result<()> {
     workspace
         .cargo(&["check", "--quiet", "--locked"])
         .args(members.iter().flat_map(|member| ["-p", &member.name]))
+        .args(flags)
         .run()
 }
 
