@@ -26,6 +26,11 @@ const OWN: &str = "--take-ownership";
 /// Namespace of the releases, with the restricted pod security profile.
 const SPACE: &str = "akash-services";
 
+/// Returns the folder of a chart, and the values file of the Go chart.
+fn sources(chart: &str) -> (String, String) {
+    (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"))
+}
+
 struct Helm<'a> {
     cluster: &'a Testbed,
     program: PathBuf,
@@ -59,7 +64,7 @@ impl<'a> Helm<'a> {
 
     /// Installs a chart with the values file of the Go chart. Returns the notes.
     fn install(&self, chart: &str) -> String {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let (folder, values) = sources(chart);
         self.run(&["install", chart, &folder, "--values", &values, OWN])
     }
 
@@ -273,7 +278,7 @@ fn charts_of_operators_run_the_program_of_the_selected_image() {
     let helm = Helm::new(&cluster);
     let command = "command: [/usr/bin/provider-operators]\n          args:\n            - ";
     for (chart, name) in OPERATORS {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let (folder, values) = sources(chart);
         let program = "--set=image.program=provider-operators";
         let version = "--kube-version=1.34.0";
         let template = ["template", chart, &folder, "--values", &values, version, program];
@@ -308,10 +313,7 @@ fn invalid_values_get_one_error_and_install_nothing() {
         return;
     };
     let helm = Helm::new(&cluster);
-    let (folder, values) = (
-        format!("{CHARTS}/{PROVIDER}"),
-        format!("{VALUES}/{PROVIDER}.yaml"),
-    );
+    let (folder, values) = sources(PROVIDER);
     for (set, error) in [
         ("--set=domain=", "domain is required"),
         ("--set=from=", "from is required"),

@@ -1,6 +1,6 @@
 //! Warnings and errors of the charts, and objects that depend on a value.
 
-use super::{CHARTS, Helm, OPERATORS, OWN, PROVIDER, SPACE, VALUES};
+use super::{Helm, OPERATORS, OWN, PROVIDER, SPACE, sources};
 use serde_json::{Value, json};
 use testbed::{Testbed, Tier};
 
@@ -15,7 +15,7 @@ fn notes_warn_of_unknown_values_and_of_passwords_in_values() {
     };
     let helm = Helm::new(&cluster);
     let notes = |chart: &str, set: &str| {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let (folder, values) = sources(chart);
         let values = ["--values", &values, "--set", set];
         helm.run(&[&["install", chart, &folder, DRY, OWN], &values[..]].concat())
     };
@@ -66,7 +66,7 @@ fn second_release_and_outdated_definitions_get_one_error() {
     };
     let helm = Helm::new(&cluster);
     let error = |chart: &str, release: &str, more: &[&str]| {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let (folder, values) = sources(chart);
         let install = ["install", release, &folder, DRY, OWN, "--values", &values];
         let output = helm.output(&[&install, more].concat());
         assert!(!output.status.success(), "{output:?}");
@@ -119,7 +119,7 @@ fn disruption_budgets_need_two_instances_and_egress_policies_need_a_value() {
     };
     let helm = Helm::new(&cluster);
     let install = |chart: &str, more: &[&str]| {
-        let (folder, values) = (format!("{CHARTS}/{chart}"), format!("{VALUES}/{chart}.yaml"));
+        let (folder, values) = sources(chart);
         let fixed = ["upgrade", "--install", chart, &folder, "--values", &values, OWN];
         helm.run(&[&fixed, more].concat());
     };
