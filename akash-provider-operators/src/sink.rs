@@ -6,7 +6,7 @@ use super::change::ObjectChange;
 use super::operator_state::{OperatorIndex, OperatorState};
 use akash_provider_kube_kernel::task;
 use akash_provider_kube_kernel::watch::{
-    Follower, ListerWatcher, Sink, WatchConfig, WatchObserver, WatchState,
+    Bookkeeping, Follower, ListerWatcher, Sink, WatchConfig, WatchObserver, WatchState,
 };
 use kube::Api;
 use kube::core::DynamicObject;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Function that decodes the index key and the index value of an object.
-pub(super) type ObjectDecoder<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
+type ObjectDecoder<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 #[derive(Clone, Copy)]
 pub(super) struct WatchSpec {
@@ -32,11 +32,29 @@ pub(super) struct WatchSpec {
     pub(super) reading: ListerWatcher,
 }
 
+impl WatchSpec {
+    /// Returns a watch of all objects of a kind that every cluster has, without their bookkeeping.
+    pub(super) const fn new(key: &'static str, name: &'static str) -> Self {
+        Self {
+            key,
+            name,
+            labels: "",
+            may_be_absent: false,
+            reading: ListerWatcher::new::<Bookkeeping>(),
+        }
+    }
+}
+
+/// Returns the name of an object.
+pub(super) fn named(object: &DynamicObject) -> String {
+    object.metadata.name.clone().unwrap_or_default()
+}
+
 pub(super) fn follow<I, K, V>(
     state: &Arc<OperatorState<I>>,
     watched: WatchSpec,
     api: Api<DynamicObject>,
-    read: ObjectDecoder<K, V>,
+    read: impl Fn(&DynamicObject) -> (K, V) + Send + 'static,
     event: impl Fn(ObjectChange<K, V>) -> I::Event + Send + 'static,
     watch_config: WatchConfig,
 ) -> AbortOnDropHandle<()>
@@ -54,7 +72,7 @@ where
         definitions: state.definitions.clone(),
         sink: IndexSink {
             state: Arc::clone(state),
-            read,
+            read: Box::new(read),
             event: Box::new(event),
             listed: BTreeMap::new(),
         },

@@ -21,7 +21,7 @@ use super::route::Mode;
 use crate::change::changed;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::manifest::HttpOptions;
-use akash_provider_core::types::Address;
+use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_kube_kernel::audit::MissingRecord;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -378,7 +378,7 @@ impl HostnameIndex {
                 if self.is_left_over(sort, name, place, is_here && !is_withdrawn, is_settled) {
                     work.deletes.push(gone);
                 }
-            } else if owner(live) != Some(host_owner(host)) {
+            } else if live.lease.as_ref().map(LeaseId::owner) != Some(host.lease.owner()) {
                 // The route of another tenant must not serve this hostname.
                 work.deletes.push(gone);
             } else if sort == self.mode().sort() {
@@ -511,16 +511,6 @@ impl HostnameIndex {
         }
         touched
     }
-}
-
-fn owner(live: &LiveObject) -> Option<&Address> {
-    live.lease
-        .as_ref()
-        .map(|lease| &lease.order.group.deployment.owner)
-}
-
-const fn host_owner(host: &Host) -> &Address {
-    &host.lease.order.group.deployment.owner
 }
 
 fn delete(sort: ObjectKind, namespace: &str, live: &LiveObject) -> Delete {

@@ -123,7 +123,7 @@ pub(super) async fn run(
             let Some(host) = host(&shared, &name) else {
                 return budget.every;
             };
-            let finding = find(lookup.as_ref(), &name, owner(&host)).await;
+            let finding = find(lookup.as_ref(), &name, host.lease.owner()).await;
             let (note, again) = {
                 let mut all = tries.lock().unwrap_or_else(PoisonError::into_inner);
                 let tries = all.entry(name.clone()).or_default();
@@ -161,10 +161,6 @@ fn host(shared: &HostnameOperatorState, name: &str) -> Option<Host> {
     inner.index.host(name)?.as_ref().ok().cloned()
 }
 
-const fn owner(host: &Host) -> &Address {
-    &host.lease.order.group.deployment.owner
-}
-
 async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Finding {
     let (name, value) = record(hostname, owner);
     if name.len() > NAME_MAX {
@@ -194,8 +190,8 @@ async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Findin
 
 /// Returns the proof state to write, or `None` if the stored state remains.
 fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option<Proof> {
-    let wanted = wanting(name, owner(host));
-    let owner = owner(host).to_string();
+    let wanted = wanting(name, host.lease.owner());
+    let owner = host.lease.owner().to_string();
     let noted = host.notes.noted(&owner);
     let before = noted.map(|proof| proof.state);
     tries.vain = if finding == Finding::Proven {
@@ -237,7 +233,7 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
 
 /// Returns the delay until the next DNS query. Unproven hostnames have shorter first delays.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
-    if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
+    if host.notes.proof_of(host.lease.owner()) == Some(ProofState::Proven) {
         return every;
     }
     match tries.vain {

@@ -197,7 +197,7 @@ impl OperatorShared<Hostnames> {
             proof: host
                 .filter(|_| self.index.plan().needs_proof(name))
                 .and_then(|host| {
-                    let owner = host.lease.order.group.deployment.owner.to_string();
+                    let owner = host.lease.owner().to_string();
                     host.notes.noted(&owner).cloned()
                 }),
             problem,

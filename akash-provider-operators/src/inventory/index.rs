@@ -10,6 +10,7 @@ use super::node::NodeView;
 use super::rules::Rules;
 use super::wanted::{self, DesiredLabels};
 use crate::change::{ObjectChange, changed};
+use crate::operator_state::{OperatorIndex, Work};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,43 +88,6 @@ impl LabelIndex {
         }
     }
 
-    /// Returns true after nodes and storage classes were listed.
-    #[must_use]
-    pub(crate) const fn is_known(&self) -> bool {
-        self.nodes.is_some() && self.classes.is_some()
-    }
-
-    /// Applies an event and returns the nodes to reconcile.
-    pub(crate) fn apply(&mut self, event: InventoryEvent) -> BTreeSet<ClusterObjectName> {
-        match event {
-            InventoryEvent::Nodes(change) => self.apply_nodes(change),
-            InventoryEvent::Classes(change) => self.apply_classes(change),
-            InventoryEvent::Answered(name, meta) => self.apply_answer(name, &meta),
-            InventoryEvent::Found(name, machine, cards) => {
-                self.found.insert(name.clone(), (machine, cards));
-                BTreeSet::from([name])
-            }
-            InventoryEvent::Processors(name, processors) => {
-                self.set_processors(name, processors);
-                BTreeSet::new()
-            }
-            InventoryEvent::Rules(rules) => {
-                self.rules = Arc::new(rules);
-                self.names()
-            }
-            InventoryEvent::List(list) => {
-                self.list = Arc::new(list);
-                self.names()
-            }
-        }
-    }
-
-    /// Returns the names of all nodes.
-    #[must_use]
-    pub(crate) fn names(&self) -> BTreeSet<ClusterObjectName> {
-        self.nodes().map(|(name, _)| name.clone()).collect()
-    }
-
     /// Returns all nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&ClusterObjectName, &NodeView)> {
         self.nodes.iter().flatten()
@@ -180,30 +144,6 @@ impl LabelIndex {
         unsaid
             .map(|(name, node)| (name.clone(), NodeIdentity::from_node(node)))
             .collect()
-    }
-
-    /// Removes the discovered cards of deleted nodes.
-    pub(crate) fn forget_gone(&mut self) {
-        if let Some(nodes) = &self.nodes {
-            self.found.retain(|name, _| nodes.contains_key(name));
-        }
-    }
-
-    /// Returns the work for a node.
-    #[must_use]
-    pub(crate) fn work(&self, name: &str) -> InventoryWork {
-        let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
-        let Some(node) = node.filter(|_| self.is_known()) else {
-            return InventoryWork::default();
-        };
-        let wanted = self.wanted(node);
-        let write = wanted::patch(node, &wanted).map(|patch| LabelWrite {
-            patch,
-            version: node.version,
-            wanted: json!({"uid": node.uid, "labels": wanted.labels}),
-        });
-        let problem = (!wanted.notes.is_empty()).then(|| wanted.notes.join("; "));
-        InventoryWork { write, problem }
     }
 
     fn set_processors(&mut self, name: ClusterObjectName, processors: Vec<Processor>) {
@@ -318,6 +258,85 @@ impl LabelIndex {
             return BTreeSet::new();
         }
         self.names()
+    }
+}
+
+impl OperatorIndex for LabelIndex {
+    type Event = InventoryEvent;
+    type Work = InventoryWork;
+    const PROBLEM: &'static str = "node labels incomplete";
+    const SHARES_PROBLEMS: bool = true;
+
+    /// Applies an event and returns the nodes to reconcile.
+    fn apply(&mut self, event: InventoryEvent) -> BTreeSet<ClusterObjectName> {
+        match event {
+            InventoryEvent::Nodes(change) => self.apply_nodes(change),
+            InventoryEvent::Classes(change) => self.apply_classes(change),
+            InventoryEvent::Answered(name, meta) => self.apply_answer(name, &meta),
+            InventoryEvent::Found(name, machine, cards) => {
+                self.found.insert(name.clone(), (machine, cards));
+                BTreeSet::from([name])
+            }
+            InventoryEvent::Processors(name, processors) => {
+                self.set_processors(name, processors);
+                BTreeSet::new()
+            }
+            InventoryEvent::Rules(rules) => {
+                self.rules = Arc::new(rules);
+                self.names()
+            }
+            InventoryEvent::List(list) => {
+                self.list = Arc::new(list);
+                self.names()
+            }
+        }
+    }
+
+    /// Returns true after nodes and storage classes were listed.
+    fn is_known(&self) -> bool {
+        self.nodes.is_some() && self.classes.is_some()
+    }
+
+    /// Returns the names of all nodes.
+    fn names(&self) -> BTreeSet<ClusterObjectName> {
+        self.nodes().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the work for a node.
+    fn work(&self, name: &str) -> InventoryWork {
+        let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
+        let Some(node) = node.filter(|_| self.is_known()) else {
+            return InventoryWork::default();
+        };
+        let wanted = self.wanted(node);
+        let write = wanted::patch(node, &wanted).map(|patch| LabelWrite {
+            patch,
+            version: node.version,
+            wanted: json!({"uid": node.uid, "labels": wanted.labels}),
+        });
+        let problem = (!wanted.notes.is_empty()).then(|| wanted.notes.join("; "));
+        InventoryWork { write, problem }
+    }
+
+    /// Removes the discovered cards of deleted nodes.
+    fn prune(&mut self) {
+        if let Some(nodes) = &self.nodes {
+            self.found.retain(|name, _| nodes.contains_key(name));
+        }
+    }
+}
+
+impl Work for InventoryWork {
+    fn is_done(&self) -> bool {
+        self.write.is_none()
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn bodies(&self) -> Vec<&Value> {
+        self.write.iter().map(|write| &write.wanted).collect()
     }
 }
 

@@ -4,15 +4,13 @@
 use super::database::Database;
 use super::discovery::Processors;
 use super::discovery::queue::DiscoveryQueue;
-use super::index::{InventoryEvent, InventoryWork, LabelIndex};
+use super::index::{InventoryEvent, LabelIndex};
 use super::rules::Rules;
-use crate::operator_state::{self, OperatorState};
+use crate::operator_state::OperatorState;
 use crate::queue::RetryPolicy;
 use akash_provider_core::inventory::{Inventory, Metrics};
 use akash_provider_kube_kernel::watch::Definitions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,48 +19,6 @@ use tokio::sync::watch;
 /// Names of the watches in the status.
 pub(super) const NODES: &str = "nodes";
 pub(super) const CLASSES: &str = "storageclasses";
-
-impl operator_state::OperatorIndex for LabelIndex {
-    type Event = InventoryEvent;
-    type Work = InventoryWork;
-    const PROBLEM: &'static str = "node labels incomplete";
-
-    const SHARES_PROBLEMS: bool = true;
-
-    fn apply(&mut self, event: InventoryEvent) -> BTreeSet<String> {
-        Self::apply(self, event)
-    }
-
-    fn is_known(&self) -> bool {
-        Self::is_known(self)
-    }
-
-    fn names(&self) -> BTreeSet<String> {
-        Self::names(self)
-    }
-
-    fn work(&self, name: &str) -> InventoryWork {
-        Self::work(self, name)
-    }
-
-    fn prune(&mut self) {
-        self.forget_gone();
-    }
-}
-
-impl operator_state::Work for InventoryWork {
-    fn is_done(&self) -> bool {
-        self.write.is_none()
-    }
-
-    fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-
-    fn bodies(&self) -> Vec<&Value> {
-        self.write.iter().map(|write| &write.wanted).collect()
-    }
-}
 
 /// Inventory counted on the first use, from the cluster state at that time.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use super::index::LabelIndex;
 use super::node::NodeView;
 use super::shared::{InventoryOperatorState, LastCount};
 use super::wanted::{self, OfferState};
-use crate::operator_state::{OperationCounts, OperatorShared};
+use crate::operator_state::{OperationCounts, OperatorIndex, OperatorShared};
 use crate::report::WatchStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;

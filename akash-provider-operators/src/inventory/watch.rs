@@ -4,9 +4,9 @@ use super::index::{InventoryEvent, LabelIndex};
 use super::node::NodeView;
 use super::shared::{CLASSES, NODES};
 use crate::operator_state::OperatorState;
-use crate::sink::{ObjectDecoder, WatchSpec, follow};
+use crate::sink::{WatchSpec, follow, named};
 use akash_provider_kube_kernel::labels;
-use akash_provider_kube_kernel::watch::{Bookkeeping, ListerWatcher, ObjectParts, WatchConfig};
+use akash_provider_kube_kernel::watch::{ListerWatcher, ObjectParts, WatchConfig};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{ApiResource, DynamicObject};
@@ -32,54 +32,35 @@ pub(super) fn start(
     state: &Arc<OperatorState<LabelIndex>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
-    let nodes: ObjectDecoder<String, NodeView> = Box::new(|object| {
-        let view = NodeView::from_object(object);
-        (view.name.clone(), view)
-    });
-    let classes: ObjectDecoder<String, bool> = Box::new(class);
     let all = |resource: ApiResource| Api::all_with(client.clone(), &resource);
-    let nodes_api = all(ApiResource::erase::<Node>(&()));
-    let classes_api = all(ApiResource::erase::<StorageClass>(&()));
     [
         follow(
             state,
             WatchSpec {
                 // The field managers of labels are required.
                 reading: ListerWatcher::new::<NodeLabelParts>(),
-                ..watched(NODES)
+                ..WatchSpec::new(NODES, NODES)
             },
-            nodes_api,
-            nodes,
+            all(ApiResource::erase::<Node>(&())),
+            |object| (named(object), NodeView::from_object(object)),
             InventoryEvent::Nodes,
             config,
         ),
         follow(
             state,
-            watched(CLASSES),
-            classes_api,
-            classes,
+            WatchSpec::new(CLASSES, CLASSES),
+            all(ApiResource::erase::<StorageClass>(&())),
+            |object| (named(object), is_offered(object)),
             InventoryEvent::Classes,
             config,
         ),
     ]
 }
 
-fn class(object: &DynamicObject) -> (String, bool) {
-    let labels = object.metadata.labels.as_ref();
-    let offered = labels
-        .and_then(|labels| labels.get(labels::MANAGED))
-        .is_some_and(|value| value == "true");
-    (object.metadata.name.clone().unwrap_or_default(), offered)
-}
-
-const fn watched(key: &'static str) -> WatchSpec {
-    WatchSpec {
-        key,
-        name: key,
-        labels: "",
-        may_be_absent: false,
-        reading: ListerWatcher::new::<Bookkeeping>(),
-    }
+fn is_offered(class: &DynamicObject) -> bool {
+    let labels = class.metadata.labels.as_ref();
+    let offered = labels.and_then(|labels| labels.get(labels::MANAGED));
+    offered.is_some_and(|value| value == "true")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::index::{InventoryWork, LabelIndex, LabelWrite};
 use super::node::MANAGER;
 use super::shared::InventoryOperatorState;
-use crate::operator_state::OperatorState;
+use crate::operator_state::{OperatorIndex, OperatorState};
 use crate::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_kube_kernel::calls::KubeCalls;

@@ -10,7 +10,9 @@
 use super::balancer::Mode;
 use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
 use super::live::LiveService;
+use super::shared::POOLS;
 use crate::change::{ObjectChange, changed};
+use crate::operator_state::{OperatorIndex, Work};
 use akash_provider_core::types::Address;
 use akash_provider_kube_kernel::audit::MissingRecord;
 use akash_provider_kube_model::leased_ips::object_name;
@@ -85,12 +87,6 @@ pub(crate) struct ServiceWrite {
 }
 
 impl IpWork {
-    /// Returns true if there is nothing to do.
-    #[must_use]
-    pub(crate) const fn is_done(&self) -> bool {
-        self.write.is_none() && self.delete.is_none()
-    }
-
     fn with_problem(problem: impl Into<String>) -> Self {
         Self {
             problem: Some(problem.into()),
@@ -123,52 +119,6 @@ impl IpIndex {
         &self.mode
     }
 
-    /// Returns true after records, Manifests and Services were listed. Pools are optional.
-    #[must_use]
-    pub(crate) const fn is_known(&self) -> bool {
-        self.records.is_some() && self.manifests.is_some() && self.services.is_some()
-    }
-
-    /// Applies an event and returns the names to reconcile.
-    pub(crate) fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
-        match event {
-            IpEvent::Records(change) => self.apply_records(change),
-            IpEvent::Manifests(change) => self.apply_manifests(change),
-            IpEvent::Services(change) => self.apply_services(change),
-            IpEvent::Pools(change) => {
-                changed(&mut self.pools, change);
-                BTreeSet::new()
-            }
-            IpEvent::Written(place, live) => self.apply_written(&place, live),
-            IpEvent::Deleted(place, uid) => {
-                // A Service that was created again under the name has another UID.
-                let is_it = self.live(&place).is_some_and(|live| live.uid == uid);
-                if is_it {
-                    self.put_service(&place, None)
-                } else {
-                    BTreeSet::from([place])
-                }
-            }
-        }
-    }
-
-    /// Returns the declared Services, the existing Services of this provider's leased addresses, and the
-    /// names of invalid records.
-    #[must_use]
-    pub(crate) fn names(&self) -> BTreeSet<ObjectName> {
-        let services = self.services.iter().flatten();
-        let ours = services.filter(|(_, live)| live.is_leased && self.is_of_provider(live));
-        let bad = self.records.iter().flatten().filter(|(_, fact)| fact.is_err());
-        let all = self.claims.keys().chain(ours.map(|(place, _)| place));
-        all.chain(bad.map(|(name, _)| name)).cloned().collect()
-    }
-
-    /// Returns the number of ProviderLeasedIP records, valid or not.
-    #[must_use]
-    pub(crate) fn declared(&self) -> usize {
-        self.records.as_ref().map_or(0, BTreeMap::len)
-    }
-
     /// Returns the declaration of a Service, if exactly one record declares the Service.
     #[must_use]
     pub(crate) fn leased(&self, place: &str) -> Option<&LeasedPort> {
@@ -198,26 +148,6 @@ impl IpIndex {
     #[must_use]
     pub(crate) const fn pools(&self) -> Option<&BTreeMap<ObjectName, Pool>> {
         self.pools.as_ref()
-    }
-
-    /// Returns the work for a Service.
-    #[must_use]
-    pub(crate) fn work(&self, name: &str) -> IpWork {
-        if !self.is_known() {
-            return IpWork::default();
-        }
-        if let Some(Err(bad)) = self.records.as_ref().and_then(|all| all.get(name)) {
-            return IpWork::with_problem(format!("invalid record: {}", bad.problem));
-        }
-        let claims: Vec<&str> = self.claims_of(name).map(String::as_str).collect();
-        match (claims.as_slice(), self.leased(name)) {
-            ([], _) => self.without_record(name),
-            (_, Some(leased)) => self.with_record(name, leased),
-            (several, None) => IpWork::with_problem(format!(
-                "several records declare the Service: {}; delete all but one",
-                several.join(" and ")
-            )),
-        }
     }
 
     fn without_record(&self, place: &str) -> IpWork {
@@ -438,12 +368,6 @@ impl IpIndex {
         }
     }
 
-    /// Drops a removed record after the last Service of the record is deleted.
-    pub(super) fn prune(&mut self) {
-        let seats = &self.seats;
-        self.removed.retain(|name| seats.contains_key(name));
-    }
-
     fn apply_services(&mut self, change: ObjectChange<ObjectName, LiveService>) -> BTreeSet<ObjectName> {
         match change {
             ObjectChange::Listed(all) => {
@@ -533,6 +457,109 @@ impl IpIndex {
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
         let waiting = record.map(LeasedPort::place);
         waiting.into_iter().chain([place.clone()]).collect()
+    }
+}
+
+impl OperatorIndex for IpIndex {
+    type Event = IpEvent;
+    type Work = IpWork;
+    const PROBLEM: &'static str = "leased address has no valid Service";
+
+    /// Applies an event and returns the names to reconcile.
+    fn apply(&mut self, event: IpEvent) -> BTreeSet<ObjectName> {
+        match event {
+            IpEvent::Records(change) => self.apply_records(change),
+            IpEvent::Manifests(change) => self.apply_manifests(change),
+            IpEvent::Services(change) => self.apply_services(change),
+            IpEvent::Pools(change) => {
+                changed(&mut self.pools, change);
+                BTreeSet::new()
+            }
+            IpEvent::Written(place, live) => self.apply_written(&place, live),
+            IpEvent::Deleted(place, uid) => {
+                // A Service that was created again under the name has another UID.
+                let is_it = self.live(&place).is_some_and(|live| live.uid == uid);
+                if is_it {
+                    self.put_service(&place, None)
+                } else {
+                    BTreeSet::from([place])
+                }
+            }
+        }
+    }
+
+    /// Returns true after records, Manifests and Services were listed. Pools are optional.
+    fn is_known(&self) -> bool {
+        self.records.is_some() && self.manifests.is_some() && self.services.is_some()
+    }
+
+    /// Returns the declared Services, the existing Services of this provider's leased addresses, and the
+    /// names of invalid records.
+    fn names(&self) -> BTreeSet<ObjectName> {
+        let services = self.services.iter().flatten();
+        let ours = services.filter(|(_, live)| live.is_leased && self.is_of_provider(live));
+        let bad = self.records.iter().flatten().filter(|(_, fact)| fact.is_err());
+        let all = self.claims.keys().chain(ours.map(|(place, _)| place));
+        all.chain(bad.map(|(name, _)| name)).cloned().collect()
+    }
+
+    /// Returns the work for a Service.
+    fn work(&self, name: &str) -> IpWork {
+        if !self.is_known() {
+            return IpWork::default();
+        }
+        if let Some(Err(bad)) = self.records.as_ref().and_then(|all| all.get(name)) {
+            return IpWork::with_problem(format!("invalid record: {}", bad.problem));
+        }
+        let claims: Vec<&str> = self.claims_of(name).map(String::as_str).collect();
+        match (claims.as_slice(), self.leased(name)) {
+            ([], _) => self.without_record(name),
+            (_, Some(leased)) => self.with_record(name, leased),
+            (several, None) => IpWork::with_problem(format!(
+                "several records declare the Service: {}; delete all but one",
+                several.join(" and ")
+            )),
+        }
+    }
+
+    /// Returns the number of ProviderLeasedIP records, valid or not.
+    fn declared(&self) -> usize {
+        self.records.as_ref().map_or(0, BTreeMap::len)
+    }
+
+    /// Drops a removed record after the last Service of the record is deleted.
+    fn prune(&mut self) {
+        let seats = &self.seats;
+        self.removed.retain(|name| seats.contains_key(name));
+    }
+
+    fn needs(&self, watch: &str) -> bool {
+        // Services are written without a known number of addresses.
+        watch != POOLS
+    }
+}
+
+impl Work for IpWork {
+    /// Returns true if there is nothing to do.
+    fn is_done(&self) -> bool {
+        self.write.is_none() && self.delete.is_none()
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn bodies(&self) -> Vec<&Value> {
+        self.write.iter().map(|write| &write.body).collect()
+    }
+
+    fn missing(&self) -> Option<&MissingRecord> {
+        self.missing.as_ref()
+    }
+
+    fn withhold(&mut self, why: String) {
+        self.delete = None;
+        self.problem = Some(why);
     }
 }
 

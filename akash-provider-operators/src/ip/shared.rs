@@ -1,19 +1,18 @@
 //! State that the watches, the writer and the status share: the index, the metrics of MetalLB and the logged notices.
 
 use super::balancer::Mode;
-use super::index::{IpEvent, IpIndex, IpWork};
+use super::index::{IpEvent, IpIndex};
 use super::live::LiveService;
 use super::usage::{NewNotices, Notice};
-use crate::operator_state::{self, OperatorState};
+use crate::operator_state::OperatorState;
 use crate::queue::RetryPolicy;
 use akash_provider_core::types::Address;
-use akash_provider_kube_kernel::audit::MissingRecord;
 use akash_provider_kube_kernel::watch::Definitions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names of the watches in the status.
@@ -21,64 +20,6 @@ pub(super) const RECORDS: &str = "providerleasedips";
 pub(super) const MANIFESTS: &str = "manifests";
 pub(super) const SERVICES: &str = "services";
 pub(super) const POOLS: &str = "ipaddresspools";
-
-impl operator_state::OperatorIndex for IpIndex {
-    type Event = IpEvent;
-    type Work = IpWork;
-    const PROBLEM: &'static str = "leased address has no valid Service";
-
-    fn apply(&mut self, event: IpEvent) -> BTreeSet<String> {
-        Self::apply(self, event)
-    }
-
-    fn is_known(&self) -> bool {
-        Self::is_known(self)
-    }
-
-    fn names(&self) -> BTreeSet<String> {
-        Self::names(self)
-    }
-
-    fn work(&self, name: &str) -> IpWork {
-        Self::work(self, name)
-    }
-
-    fn declared(&self) -> usize {
-        Self::declared(self)
-    }
-
-    fn prune(&mut self) {
-        Self::prune(self);
-    }
-
-    fn needs(&self, watch: &str) -> bool {
-        // Services are written without a known number of addresses.
-        watch != POOLS
-    }
-}
-
-impl operator_state::Work for IpWork {
-    fn is_done(&self) -> bool {
-        Self::is_done(self)
-    }
-
-    fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-
-    fn bodies(&self) -> Vec<&Value> {
-        self.write.iter().map(|write| &write.body).collect()
-    }
-
-    fn missing(&self) -> Option<&MissingRecord> {
-        self.missing.as_ref()
-    }
-
-    fn withhold(&mut self, why: String) {
-        self.delete = None;
-        self.problem = Some(why);
-    }
-}
 
 /// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

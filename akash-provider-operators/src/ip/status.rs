@@ -7,7 +7,7 @@ use super::shared::MetricsStatus;
 use super::shared::{IpOperatorState, SERVICES};
 use super::usage;
 use crate::Hold;
-use crate::operator_state::{OperationCounts, OperatorShared};
+use crate::operator_state::{OperationCounts, OperatorIndex, OperatorShared};
 use crate::report::{IgnoredLease, LeaseParts, WatchStatus};
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::LeaseId;

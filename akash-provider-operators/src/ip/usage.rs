@@ -2,6 +2,7 @@
 
 use super::index::IpIndex;
 use super::live::LiveService;
+use crate::operator_state::OperatorIndex;
 use akash_provider_kube_kernel::time::rfc3339;
 use akash_provider_kube_model::leased_ips::AddressUsage;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};

@@ -1,7 +1,7 @@
 //! Desired objects of a hostname, and their differences from the existing objects.
 
 use super::tables::ObjectTable;
-use super::{HostnameIndex, HostnameWork, HostnameWrite, RoutePlan, host_owner as owner_of};
+use super::{HostnameIndex, HostnameWork, HostnameWrite, RoutePlan};
 use crate::hostname::facts::Host;
 use crate::hostname::live::Acceptance;
 use crate::hostname::object_kind::ObjectKind;
@@ -43,7 +43,7 @@ impl HostnameIndex {
             );
         }
         if self.plan.needs_proof(name) && Self::proof(host) != Some(ProofState::Proven) {
-            return Err(proof::wanting(name, owner_of(host)));
+            return Err(proof::wanting(name, host.lease.owner()));
         }
         let options = self.options(host)?;
         let filter = match &self.plan.mode {
@@ -82,7 +82,7 @@ impl HostnameIndex {
     }
 
     fn proof(host: &Host) -> Option<ProofState> {
-        host.notes.proof_of(owner_of(host))
+        host.notes.proof_of(host.lease.owner())
     }
 
     fn can_write(&self, sort: ObjectKind) -> bool {

@@ -20,7 +20,7 @@ impl TxtLookup for FixedLookup {
 
 async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -> (Finding, Vec<String>) {
     let says = FixedLookup(says, Mutex::default());
-    let finding = find(&says, hostname, owner(host)).await;
+    let finding = find(&says, hostname, host.lease.owner()).await;
     (finding, says.1.into_inner().unwrap())
 }
 
@@ -31,7 +31,7 @@ fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
         if let Some(proof) = judge("shop.example.com", &host, finding.clone(), &mut tries) {
             host.notes.proof = Some(proof);
         }
-        all.push(host.notes.proof_of(owner(&host)));
+        all.push(host.notes.proof_of(host.lease.owner()));
     }
     all
 }
@@ -39,7 +39,7 @@ fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
 #[tokio::test]
 async fn only_the_txt_record_of_the_owner_proves() {
     let (one, two) = (of(1), of(2));
-    let (name, value) = record("shop.example.com", owner(&one));
+    let (name, value) = record("shop.example.com", one.lease.owner());
     assert_eq!(name, "_akash-challenge.shop.example.com");
     assert!(value.starts_with("akash-owner=akash1"), "{value}");
     let both = vec!["v=spf1 -all".to_owned(), format!(" {value} ")];
@@ -77,9 +77,9 @@ async fn wildcard_is_proven_at_its_parent_and_a_too_long_name_is_not() {
         matches!(finding, Finding::Absent(_)) && asked.is_empty(),
         "{finding:?}"
     );
-    let many = (0..200).map(|_| record("a.example.com", owner(&one)).1 + "x");
+    let many = (0..200).map(|_| record("a.example.com", one.lease.owner()).1 + "x");
     let mut many: Vec<String> = many.collect();
-    many.push(record("a.example.com", owner(&one)).1);
+    many.push(record("a.example.com", one.lease.owner()).1);
     let finding = found("a.example.com", &one, Ok(many)).await.0;
     assert!(
         matches!(finding, Finding::Absent(_)),
@@ -141,7 +141,7 @@ fn proof_of_another_owner_does_not_count() {
         notes: host.notes.clone(),
         ..of(2)
     };
-    assert_eq!(moved.notes.proof_of(owner(&moved)), None);
+    assert_eq!(moved.notes.proof_of(moved.lease.owner()), None);
     let mut tries = Tries::default();
     let note = judge(
         "shop.example.com",
@@ -155,7 +155,7 @@ fn proof_of_another_owner_does_not_count() {
         ProofState::Waiting,
         "one missing record suffices without a proof"
     );
-    let (name, value) = record("shop.example.com", owner(&moved));
+    let (name, value) = record("shop.example.com", moved.lease.owner());
     assert!(
         note.why.contains(&name) && note.why.contains(&value),
         "{}",
@@ -208,7 +208,11 @@ impl TxtLookup for SilentLookup {
 #[tokio::test(start_paused = true)]
 async fn query_without_a_response_times_out() {
     let one = of(1);
-    let finding = timeout(LIMIT * 3, find(&SilentLookup, "shop.example.com", owner(&one))).await;
+    let finding = timeout(
+        LIMIT * 3,
+        find(&SilentLookup, "shop.example.com", one.lease.owner()),
+    )
+    .await;
     assert_eq!(
         finding.unwrap(),
         Finding::Unknown("no response in time".to_owned())
@@ -244,7 +248,7 @@ fn automatic_hostnames_and_invalid_records_need_no_proof() {
 async fn proof_that_cannot_be_noted_is_queried_again_soon() {
     const NAME: &str = "shop.example.com";
     let one = of(1);
-    let value = record(NAME, owner(&one)).1;
+    let value = record(NAME, one.lease.owner()).1;
     let says = Arc::new(FixedLookup(Ok(vec![value]), Mutex::default()));
     let shared = shared(plan(), &[(NAME, one)], Vec::new());
     let cluster = Cluster::new();

@@ -1,6 +1,7 @@
 //! Tests of the order of writes, with a paused clock, and of the report.
 
 use super::super::discovery::{Cards, NodeIdentity, Processor};
+use super::super::index::InventoryWork;
 use super::super::node::NodeView;
 use super::*;
 use crate::change::ObjectChange;

@@ -193,7 +193,9 @@ impl World {
         };
         let place = (gone.namespace.clone(), name.to_owned());
         let old = self.objects[&gone.sort].get(&place);
-        if gone.sort != self.plan.mode.other() || old.and_then(owner) != Some(host_owner(host)) {
+        if gone.sort != self.plan.mode.other()
+            || old.and_then(|old| old.lease.as_ref()).map(LeaseId::owner) != Some(host.lease.owner())
+        {
             return;
         }
         let new = self.objects[&main].get(&(host.namespace.clone(), name.to_owned()));

@@ -9,6 +9,7 @@ use super::super::runner::DiscoveryRunner;
 use super::*;
 use crate::change::ObjectChange;
 use crate::deletions::{Entries, lines, memory_log};
+use crate::operator_state::OperatorIndex;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_kube_kernel::calls::KubeCalls;
 use kube::Client;
