@@ -3,8 +3,8 @@
 //! In a build of the whole workspace, a feature of a dependency that one crate enables is enabled for all
 //! crates. Only a separate build shows that another crate needs the feature and does not enable it.
 
-use crate::error::Result;
 use crate::workspace::{Package, Workspace};
+use anyhow::Result;
 
 /// Libraries that compile only with a dev-dependency, because the dev-dependency selects the Kubernetes API
 /// version. For these libraries, the check includes the tests.

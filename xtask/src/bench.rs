@@ -2,16 +2,15 @@
 //! figure, because the machine may be busy.
 
 mod build;
-mod chain;
-mod gateway;
 mod ha;
 mod k8s;
 mod operate;
 mod operators;
 
+use anyhow::{Result, bail};
 use clap::{Args as Arguments, ValueEnum};
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::figures::{self, Figure};
 #[cfg(test)]
 use crate::forms::SmallForm;
@@ -252,17 +251,16 @@ const SIM_SEEDS: u64 = 5_000;
 /// Runs the benchmark and prints the figures. Fails if a figure is missing.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let mut found = Vec::new();
-    let (outcome, wanted) = match args.what {
-        Benchmark::Core => (core(workspace, &mut found), &CORE[..]),
-        Benchmark::Chain => (chain::measure(workspace, &mut found), &CHAIN[..]),
-        Benchmark::K8s => (k8s::measure(workspace, &mut found), &K8S[..]),
-        Benchmark::Operators => (operators::measure(workspace, &mut found), &OPERATORS[..]),
-        Benchmark::Gateway => (gateway::measure(workspace, &mut found), &GATEWAY[..]),
-        Benchmark::Ha => (ha::measure(workspace, &mut found), &HA[..]),
-        Benchmark::Operate => (operate::measure(workspace, &mut found), &OPERATE[..]),
-        Benchmark::Build => (build::measure(workspace, &mut found), &BUILD[..]),
+    let outcome = match args.what {
+        Benchmark::Core => core(workspace, &mut found),
+        Benchmark::Chain => chain(workspace, &mut found),
+        Benchmark::K8s => k8s::measure(workspace, &mut found),
+        Benchmark::Operators => operators::measure(workspace, &mut found),
+        Benchmark::Gateway => bench(workspace, "akash-provider-gateway", "gateway", &mut found),
+        Benchmark::Ha => ha::measure(workspace, &mut found),
+        Benchmark::Operate => operate::measure(workspace, &mut found),
+        Benchmark::Build => build::measure(workspace, &mut found),
     };
-    // Includes figures measured before a failure.
     for figure in &found {
         println!(
             "{}",
@@ -274,7 +272,42 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         );
     }
     outcome?;
-    Error::from_findings("missing figures", &missing(&found, wanted))
+    from_findings("missing figures", &missing(&found, args.what.figures()))
+}
+
+impl Benchmark {
+    /// Returns the figures of the benchmark with their targets.
+    const fn figures(self) -> &'static [(&'static str, FigureTarget)] {
+        match self {
+            Self::Core => &CORE,
+            Self::Chain => &CHAIN,
+            Self::K8s => &K8S,
+            Self::Operators => &OPERATORS,
+            Self::Gateway => &GATEWAY,
+            Self::Ha => &HA,
+            Self::Operate => &OPERATE,
+            Self::Build => &BUILD,
+        }
+    }
+}
+
+fn chain(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
+    bench(workspace, "akash-provider-chain", "sign", found)?;
+    bench(workspace, "provider-daemon", "chain", found)
+}
+
+/// Runs a bench of a package, and adds its figures to `found`.
+fn bench(workspace: &Workspace, package: &str, bench: &str, found: &mut Vec<Figure>) -> Result<()> {
+    let bench = ["bench", "--locked", "-p", package, "--bench", bench];
+    collect(workspace.cargo(&bench), found)
+}
+
+/// Returns an error if no cluster can be started.
+fn expect_cluster() -> Result<()> {
+    match testbed::obstacle() {
+        Some(obstacle) => bail!("cannot start a cluster: {obstacle}"),
+        None => Ok(()),
+    }
 }
 
 /// Runs a program, and adds its figures to `found`. If the program fails, adds the figures that it printed
@@ -323,15 +356,9 @@ fn missing(found: &[Figure], wanted: &[(&str, FigureTarget)]) -> Vec<String> {
 }
 
 fn row(figure: &Figure) -> String {
-    let aim = CORE
+    let aim = Benchmark::value_variants()
         .iter()
-        .chain(&CHAIN)
-        .chain(&K8S)
-        .chain(&OPERATORS)
-        .chain(&GATEWAY)
-        .chain(&HA)
-        .chain(&OPERATE)
-        .chain(&BUILD)
+        .flat_map(|benchmark| benchmark.figures())
         .find(|(name, _)| *name == figure.name)
         .map_or(FigureTarget::Known, |(_, aim)| *aim);
     let verdict = match aim {

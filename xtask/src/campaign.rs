@@ -1,10 +1,10 @@
 //! `cargo xtask campaign NAME`: runs a test for longer than the test command does.
 
+use anyhow::Result;
 use std::time::Duration;
 
 use clap::{Args as Arguments, ValueEnum};
 
-use crate::error::Result;
 #[cfg(test)]
 use crate::forms::SmallForm;
 use crate::fuzz;

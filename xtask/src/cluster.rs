@@ -1,11 +1,11 @@
 //! `cargo xtask cluster`: manages Kubernetes clusters for tests, from the crate `testbed`.
 
+use anyhow::{Context, Result, anyhow, ensure};
 use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, Subcommand, ValueEnum};
 use testbed::{Component, Testbed, Tier};
 
-use crate::error::{Error, Result};
 use crate::tiers::{self, default_dir, options};
 use crate::workspace::Workspace;
 
@@ -127,9 +127,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 }
 
 fn up(workspace: &Workspace, which: &ClusterSelection) -> Result<Testbed> {
-    let tier = which
-        .tier
-        .ok_or_else(|| Error::new("missing --tier: api, node or scale"))?;
+    let tier = which.tier.context("missing --tier: api, node or scale")?;
     let name = which.name.as_deref().unwrap_or_else(|| tier.as_str());
     Ok(Testbed::up(&options(
         workspace,
@@ -154,15 +152,11 @@ fn show(cluster: &Testbed, output: OutputFormat) -> Result<()> {
     match output {
         OutputFormat::Text => print!("{status}"),
         OutputFormat::Json => {
-            let json =
-                serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
-            println!("{json}");
+            println!("{}", serde_json::to_string_pretty(&status)?);
         }
     }
-    if status.is_healthy() {
-        return Ok(());
-    }
-    Err(Error::new("the cluster is not healthy"))
+    ensure!(status.is_healthy(), "the cluster is not healthy");
+    Ok(())
 }
 
 impl ClusterSelection {
@@ -183,7 +177,7 @@ impl ClusterSelection {
             let folder = workspace.target.join("cluster");
             return exactly_one(&folder, all(&folder)?);
         };
-        let error = |what: String| Error::new(format!("{}: {what}", dir.display()));
+        let error = |what: String| anyhow!("{}: {what}", dir.display());
         let cluster = Testbed::at(&dir)?.ok_or_else(|| error("no cluster was started there".to_owned()))?;
         match self.tier {
             Some(tier) if cluster.tier() != tier => {
@@ -211,7 +205,7 @@ fn all(folder: &Path) -> Result<Vec<(String, Testbed)>> {
 
 /// Returns the only element of `found`, or an error for none or several.
 fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
-    let error = |what: &str| Error::new(format!("{}: {what}", folder.display()));
+    let error = |what: &str| anyhow!("{}: {what}", folder.display());
     if found.len() > 1 {
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         return Err(error(&format!(

@@ -3,9 +3,9 @@
 //!
 //! The tests of a suite have `conformance` in their names.
 
-use crate::error::Result;
 use crate::tally;
 use crate::workspace::Workspace;
+use anyhow::Result;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let tests = workspace

@@ -1,7 +1,7 @@
 //! `cargo xtask crds`: writes the CustomResourceDefinitions in `deploy/crds` from the Rust types.
 
-use crate::error::Result;
 use crate::workspace::Workspace;
+use anyhow::Result;
 
 /// Writes the CustomResourceDefinition files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {

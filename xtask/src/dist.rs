@@ -2,9 +2,9 @@
 //!
 //! The archive contains no path, no user name and no time of the building machine.
 
-use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::workspace::Workspace;
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let folder = archives.join(&name);
     // A file of an earlier build must not get into the archive.
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
     collect(workspace, &programs, &folder)?;
     let archive = archives.join(format!("{name}.tar.gz"));
@@ -41,7 +41,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         .lines()?
         .join("\n");
     let list = archives.join("SHA256SUMS");
-    fs::write(&list, format!("{sums}\n")).map_err(|error| failed(&list, &error))?;
+    fs::write(&list, format!("{sums}\n")).with_context(|| list.display().to_string())?;
     println!("{}", archive.display());
     println!("{sums}");
     for program in [PROGRAM, OPERATORS] {
@@ -52,7 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 
 /// Returns the size of a file in MiB.
 pub(crate) fn mebibytes(path: &Path) -> Result<f64> {
-    let data = fs::metadata(path).map_err(|error| failed(path, &error))?;
+    let data = fs::metadata(path).with_context(|| path.display().to_string())?;
     #[expect(clippy::cast_precision_loss, reason = "a file has fewer bytes than 2^52")]
     let bytes = data.len() as f64;
     Ok(bytes / f64::from(1 << 20))
@@ -70,11 +70,7 @@ fn build(workspace: &Workspace, programs: &[&str]) -> Result<PathBuf> {
         .args(["target", "add", TARGET])
         .quiet()
         .run();
-    added.map_err(|error| {
-        Error::new(format!(
-            "cannot install the standard library of {TARGET}: {error}"
-        ))
-    })?;
+    added.with_context(|| format!("cannot install the standard library of {TARGET}"))?;
     workspace
         .cargo(&[
             "build",
@@ -109,7 +105,7 @@ fn flags(root: &Path) -> Result<Vec<String>> {
     let linker = format!("{sysroot}/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld");
     let cargo = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
-        .map_err(|_| Error::new("set HOME, so that the folder of cargo is known"))?;
+        .context("set HOME, so that the folder of cargo is known")?;
     Ok(vec![
         format!("-Clink-arg=-B{linker}"),
         "-Clink-arg=-fuse-ld=lld".to_owned(),
@@ -125,10 +121,10 @@ fn flags(root: &Path) -> Result<Vec<String>> {
 fn collect(workspace: &Workspace, programs: &Path, folder: &Path) -> Result<()> {
     let root = workspace.root();
     let completions = folder.join("completions");
-    fs::create_dir_all(&completions).map_err(|error| failed(&completions, &error))?;
+    fs::create_dir_all(&completions).with_context(|| completions.display().to_string())?;
     for (from, name) in [(programs, PROGRAM), (programs, OPERATORS), (root, "LICENSE")] {
         let from = from.join(name);
-        fs::copy(&from, folder.join(name)).map_err(|error| failed(&from, &error))?;
+        fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
     }
     for (shell, file) in SHELLS {
         let script = Process::new(programs.join(PROGRAM), root)
@@ -136,7 +132,7 @@ fn collect(workspace: &Workspace, programs: &Path, folder: &Path) -> Result<()> 
             .quiet()
             .lines()?;
         let path = completions.join(file);
-        fs::write(&path, script.join("\n") + "\n").map_err(|error| failed(&path, &error))?;
+        fs::write(&path, script.join("\n") + "\n").with_context(|| path.display().to_string())?;
     }
     Process::new("cp", root)
         .args(["-r", "deploy"])
@@ -159,10 +155,6 @@ fn pack(archives: &Path, name: &str, archive: &Path) -> Result<()> {
         .args([archive])
         .args([name])
         .run()
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

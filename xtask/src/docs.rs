@@ -4,10 +4,10 @@
 mod links;
 mod messages;
 
-use crate::error::Result;
 use crate::report::Notes;
 use crate::tally;
 use crate::workspace::Workspace;
+use anyhow::Result;
 
 pub(crate) use links::run as links;
 pub(crate) use messages::{verify as verify_messages, write as write_messages};

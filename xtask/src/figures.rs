@@ -1,8 +1,7 @@
 //! Figures printed by benchmarks and by the simulation: one JSON object per line.
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
@@ -27,7 +26,7 @@ pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> 
 }
 
 pub(crate) fn json(figure: &Figure) -> Result<String> {
-    serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
+    serde_json::to_string(figure).with_context(|| figure.name.clone())
 }
 
 /// Parses a figure. Text before the JSON object, such as the name of the test, is ignored.

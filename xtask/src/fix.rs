@@ -1,10 +1,10 @@
 //! `cargo xtask fix`: fixes findings of `verify` that a program can fix.
 
 use crate::docs::write_messages;
-use crate::error::Result;
 use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
+use anyhow::Result;
 
 /// Formats the code and applies clippy's suggestions. Then updates the weights in docs/dependencies.md, the
 /// table of log messages, and the limit of the prose score.

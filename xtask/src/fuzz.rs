@@ -4,12 +4,13 @@
 //! so that `cargo fuzz` need not be installed. They are built without a sanitizer, so that the pinned
 //! toolchain suffices. A sanitizer would only check unsafe blocks, and the code has none.
 
+use anyhow::{Context, Result, anyhow};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::process::Process;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, entries};
 
 /// Default duration per target, in seconds; overridden by `FUZZ_SECONDS`.
 const SECONDS: u64 = 600;
@@ -33,7 +34,7 @@ pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     match build(workspace) {
         Ok(programs) => guided(workspace, &programs, seconds, seed),
         Err(error) => {
-            eprintln!("skipped: coverage-guided fuzzing ({error}); inputs are mutated randomly");
+            eprintln!("skipped: coverage-guided fuzzing ({error:#}); inputs are mutated randomly");
             seeded(workspace, seconds, seed)
         }
     }
@@ -44,9 +45,7 @@ fn seconds() -> Result<u64> {
         return Ok(SECONDS);
     };
     let wrong = |error| {
-        Error::new(format!(
-            "invalid FUZZ_SECONDS `{given}`: {error}; expected a number of seconds, for example 600"
-        ))
+        anyhow!("invalid FUZZ_SECONDS `{given}`: {error}; expected a number of seconds, for example 600")
     };
     given.parse().map_err(wrong)
 }
@@ -83,25 +82,14 @@ fn host(workspace: &Workspace) -> Result<String> {
         .lines()?;
     let host = lines.iter().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
-        .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
+        .context("cannot read the host from `rustc -vV`")
 }
 
 /// Returns the names of the fuzz targets, which are the names of the corpus folders.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root.join(CRATE).join("corpus");
-    let unreadable = |error| Error::new(format!("{}: {error}", folder.display()));
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
-        names.push(
-            entry
-                .map_err(unreadable)?
-                .file_name()
-                .to_string_lossy()
-                .into_owned(),
-        );
-    }
-    names.sort();
-    Ok(names)
+    let name = |path: std::path::PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    Ok(entries(&folder)?.into_iter().filter_map(name).collect())
 }
 
 fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) -> Result<()> {
@@ -114,15 +102,15 @@ fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) 
                 .map(|program| scope.spawn(move || run_target(workspace, program, seconds, seed)))
                 .collect();
             let joined = running.into_iter().map(|one| {
-                let gone = |_| Err(Error::new("a thread panicked".to_owned()));
+                let gone = |_| Err(anyhow!("a thread panicked"));
                 one.join().unwrap_or_else(gone)
             });
             joined.collect::<Vec<_>>()
         });
         let failed = outcomes.into_iter().filter_map(Result::err);
-        failures.extend(failed.map(|error| error.to_string()));
+        failures.extend(failed.map(|error| format!("{error:#}")));
     }
-    Error::from_findings("targets with a failure", &failures)
+    from_findings("targets with a failure", &failures)
 }
 
 /// Runs a target. Stores new inputs and failures below `target`.

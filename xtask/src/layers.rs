@@ -29,9 +29,10 @@
 //! of these crates. `xtask` and tests use `testbed`. `operator-bench` measures the operators of the daemon
 //! from outside.
 
+use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::workspace::{Package, Workspace};
 
 const CORE: &str = "akash-provider-core";
@@ -155,7 +156,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         let all = tree(workspace, name, "--all-features")?;
         findings.extend(banned(&all, &BANNED_IN_SERVERS).map(|found| format!("{name}: {found}")));
     }
-    Error::from_findings("layers", &findings)
+    from_findings("layers", &findings)
 }
 
 /// Returns the packages in the dependency tree of `package`, including `package`.
@@ -167,11 +168,8 @@ fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet
         ])
         .lines()?;
     let names: BTreeSet<String> = lines.iter().filter_map(|line| package_name(line)).collect();
-    if names.contains(package) {
-        Ok(names)
-    } else {
-        Err(Error::new(format!("`cargo tree` does not list {package}")))
-    }
+    ensure!(names.contains(package), "`cargo tree` does not list {package}");
+    Ok(names)
 }
 
 /// Parses `serde v1.0.2 (proc-macro) (*)`.

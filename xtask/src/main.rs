@@ -33,11 +33,11 @@ mod verify;
 mod version;
 mod workspace;
 
+use anyhow::Result;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::Result;
 use crate::workspace::Workspace;
 
 /// Development commands of this workspace
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("xtask: {error}");
+            eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
     }

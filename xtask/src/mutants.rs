@@ -9,12 +9,13 @@ mod accepted;
 mod mutant;
 mod tree;
 
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args as Arguments;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::figures::{self, Figure};
 use crate::process::Process;
 use crate::workspace::{Workspace, read};
@@ -111,7 +112,7 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     for figure in summary(&tried, &accepted, begun.elapsed()) {
         println!("{}", figures::json(&figure)?);
     }
-    Error::from_findings(
+    from_findings(
         &format!("surviving mutants; write a test, or add the reason to {ACCEPTED}"),
         &findings,
     )
@@ -170,9 +171,7 @@ impl Tool {
         let list = mutant::list(&lines.join("\n"))?;
         if list.is_empty() {
             let package = subject.package;
-            return Err(Error::new(format!(
-                "{package}: .cargo/mutants.toml selects no file of the crate"
-            )));
+            bail!("{package}: .cargo/mutants.toml selects no file of the crate");
         }
         Ok(list)
     }
@@ -219,7 +218,7 @@ impl Tool {
 fn delete_outcomes(file: &Path) -> Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::new(format!("{}: {error}", file.display())))
+            Err(error).with_context(|| file.display().to_string())
         }
         _ => Ok(()),
     }

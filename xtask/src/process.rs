@@ -1,5 +1,6 @@
 //! Execution of other programs: printed, limited in time, and read line by line if needed.
 
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,8 +8,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use crate::error::{Error, Result};
 
 /// Maximum number of buffered output lines, after which the program waits.
 const LINES_IN_FLIGHT: usize = 1024;
@@ -152,19 +151,19 @@ impl Process {
         }
         self.command
             .spawn()
-            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.command_line)))
+            .with_context(|| format!("`{}` cannot start", self.command_line))
     }
 
     fn finish(&self, child: &mut Child, deadline: Instant) -> Result<()> {
         match wait(child, deadline) {
             Ok(Some(status)) if status.success() => Ok(()),
-            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.command_line))),
-            Ok(None) => Err(Error::new(format!(
+            Ok(Some(status)) => Err(anyhow!("`{}` ended with {status}", self.command_line)),
+            Ok(None) => Err(anyhow!(
                 "`{}` ran longer than {} s and was ended",
                 self.command_line,
                 self.limit.as_secs()
-            ))),
-            Err(error) => Err(Error::new(format!("`{}`: {error}", self.command_line))),
+            )),
+            Err(error) => Err(error).with_context(|| format!("`{}`", self.command_line)),
         }
     }
 }
@@ -176,7 +175,7 @@ fn cargo() -> OsString {
 /// Reads the output in a thread, so that the time limit applies to a silent program.
 fn reader(child: &mut Child) -> Result<Receiver<String>> {
     let Some(stdout) = child.stdout.take() else {
-        return Err(Error::new("cannot read the output of the program"));
+        bail!("cannot read the output of the program");
     };
     let (sender, receiver) = sync_channel(LINES_IN_FLIGHT);
     thread::spawn(move || {

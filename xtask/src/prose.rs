@@ -6,9 +6,9 @@
 
 mod scan;
 
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
 use scan::{List, ProseLines};
@@ -89,9 +89,9 @@ pub(crate) fn verify(workspace: &Workspace) -> Result<Notes> {
             .iter()
             .take(PRINTED)
             .fold(String::new(), |text, line| text + "\n  " + line);
-        return Err(Error::new(format!(
+        bail!(
             "score {score} is above {limit} ({LIMIT}); listed words in the files of the last change:{listed}"
-        )));
+        );
     }
     Ok(if score < limit {
         vec![format!(
@@ -106,8 +106,7 @@ pub(crate) fn lower_limit(workspace: &Workspace) -> Result<()> {
     let score = Survey::read(workspace, &prose_files(workspace)?)?.score();
     if score < recorded(workspace)? {
         let path = workspace.root.join(LIMIT);
-        std::fs::write(&path, format!("{score}\n"))
-            .map_err(|error| Error::new(format!("cannot write {LIMIT}: {error}")))?;
+        std::fs::write(&path, format!("{score}\n")).with_context(|| format!("cannot write {LIMIT}"))?;
     }
     Ok(())
 }
@@ -116,7 +115,7 @@ fn recorded(workspace: &Workspace) -> Result<usize> {
     let text = read(&workspace.root.join(LIMIT))?;
     text.trim()
         .parse()
-        .map_err(|error| Error::new(format!("{LIMIT}: invalid score \"{}\": {error}", text.trim())))
+        .with_context(|| format!("{LIMIT}: invalid score \"{}\"", text.trim()))
 }
 
 fn prose_files(workspace: &Workspace) -> Result<Vec<PathBuf>> {

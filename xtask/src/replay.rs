@@ -1,10 +1,10 @@
 //! `cargo xtask replay FILE`: repeats a failed history from its event log below `target/sim`.
 
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use crate::error::{Error, Result};
 use crate::sim;
 use crate::workspace::Workspace;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let file = args
         .file
         .canonicalize()
-        .map_err(|error| Error::new(format!("cannot read event log {}: {error}", args.file.display())))?;
+        .with_context(|| format!("cannot read event log {}", args.file.display()))?;
     sim::simulation(workspace, sim::Form::Released)
         .env("SIM_REPLAY", file)
         .run()

@@ -1,9 +1,8 @@
 //! Stages of a long command: duration, notes and result.
 
+use anyhow::{Result, ensure};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-
-use crate::error::{Error, Result};
 
 /// Time limit of all builds from a fresh clone, on two cores.
 const BUILD_BUDGET: Duration = Duration::from_mins(22);
@@ -54,7 +53,7 @@ impl StageReport {
         let begun = Instant::now();
         let outcome = work();
         if let Err(error) = &outcome {
-            eprintln!("── {name} failed: {error}");
+            eprintln!("── {name} failed: {error:#}");
             eprintln!("── {name} failed with {}", free_resources());
         }
         let has_passed = outcome.is_ok();
@@ -81,11 +80,8 @@ impl StageReport {
             .filter(|stage| stage.outcome.is_err())
             .map(|stage| stage.name)
             .collect();
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::new(format!("failed: {}", failed.join(", "))))
-        }
+        ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+        Ok(())
     }
 
     fn table(&self) -> String {
@@ -121,7 +117,7 @@ impl StageReport {
         for stage in &self.stages {
             let lines: &[String] = match &stage.outcome {
                 Ok(notes) => notes,
-                Err(error) => &[error.to_string()],
+                Err(error) => &[format!("{error:#}")],
             };
             for (line, times) in counted(lines) {
                 let times = if times > 1 {
@@ -201,14 +197,14 @@ mod tests {
         assert!(table.contains("600.0  within its budget of 600 s"), "{table}");
         assert!(table.contains("tests: 2 × a note\ntests: another\n"), "{table}");
         assert!(!table.contains("all on a node"), "{table}");
-        assert_eq!(report.finish(), Ok(()));
+        report.finish().unwrap();
     }
 
     #[test]
     fn failed_stage_fails_the_command_and_later_stages_run() {
         let mut report = StageReport::default();
-        assert!(!report.stage(StageKind::Run, "first", || Err(Error::new("no"))));
+        assert!(!report.stage(StageKind::Run, "first", || anyhow::bail!("no")));
         assert!(report.stage(StageKind::Run, "second", || Ok(vec![])));
-        assert_eq!(report.finish(), Err(Error::new("failed: first")));
+        assert_eq!(report.finish().unwrap_err().to_string(), "failed: first");
     }
 }

@@ -7,9 +7,9 @@
 //! `SIM_REPLAY` (event log to repeat). It prints figures, among them `sim_histories`, the number
 //! of executed histories.
 
+use anyhow::{Result, ensure};
 use clap::Args as Arguments;
 
-use crate::error::{Error, Result};
 use crate::figures::{self, Figure};
 use crate::process::Process;
 use crate::workspace::Workspace;
@@ -119,13 +119,12 @@ fn expect_histories(figures: &[Figure], name: &str, wanted: u64) -> Result<()> {
         .map(|figure| figure.value);
     #[expect(clippy::cast_precision_loss, reason = "the number of seeds is below 2^53")]
     let enough = ran.is_some_and(|ran| ran >= wanted as f64);
-    if enough {
-        return Ok(());
-    }
-    Err(Error::new(format!(
+    ensure!(
+        enough,
         "simulation: {wanted} histories requested, {} ran",
         ran.unwrap_or(0.0)
-    )))
+    );
+    Ok(())
 }
 
 #[cfg(test)]
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn incomplete_simulation_is_a_failure() {
         let ran = |value| [Figure::new("sim_histories", value, "histories")];
-        assert_eq!(expect_histories(&ran(20.0), "sim_histories", 20), Ok(()));
+        expect_histories(&ran(20.0), "sim_histories", 20).unwrap();
         assert!(expect_histories(&ran(19.0), "sim_histories", 20).is_err());
         assert!(expect_histories(&[], "sim_histories", 20).is_err());
     }

@@ -2,6 +2,7 @@
 
 mod second;
 
+use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -10,7 +11,6 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
 use crate::failures;
 use crate::process::Process;
 use crate::report::Notes;
@@ -57,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<N
     println!("conformance: {conformance} passed");
     let notes = second.finish(notes)?;
     if conformance == 0 {
-        return Err(Error::new("no conformance test ran"));
+        bail!("no conformance test ran");
     }
     Ok(notes)
 }
@@ -134,7 +134,7 @@ fn side_by_side(
                 lines.iter().for_each(|line| println!("{line}"));
                 failed.push(FailedProgram {
                     suite,
-                    error: error.to_string(),
+                    error: format!("{error:#}"),
                     tests: failures::read(&lines),
                 });
             }

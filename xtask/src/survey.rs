@@ -1,10 +1,11 @@
 //! `cargo xtask figures`: statistics of the code, one JSON object per line. The files in git are counted by
 //! simple rules, so that the statistics of two commits are comparable.
 
+use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::figures::{Figure, json};
 use crate::process::Process;
 use crate::workspace::Workspace;
@@ -56,13 +57,13 @@ pub(crate) fn structure(workspace: &Workspace) -> Result<()> {
     let mut figures = structure::figures(&files);
     figures.extend(surfaces.iter().flat_map(types::Surface::figures));
     findings.extend(structure::findings(&files, &figures));
-    Error::from_findings("structure", &findings)
+    from_findings("structure", &findings)
 }
 
 /// Compares `docs/migrating.md` with the crates. Each new name on this page must be declared in its crate.
 pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
-    Error::from_findings("migration tables", &migrating::findings(&files))
+    from_findings("migration tables", &migrating::findings(&files))
 }
 
 /// Path below the workspace, and text of a file.
@@ -75,7 +76,7 @@ fn sources(root: &Path) -> Result<Vec<SourceFile>> {
         .filter(|path| path.ends_with(".rs") || path.ends_with(".md"));
     let read = |path: String| {
         let text = std::fs::read_to_string(root.join(&path));
-        let text = text.map_err(|error| Error::new(format!("{path}: {error}")))?;
+        let text = text.with_context(|| path.clone())?;
         Ok((path, text))
     };
     wanted.map(read).collect()

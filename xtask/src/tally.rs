@@ -1,8 +1,8 @@
 //! Counts the results of cargo's tests. A run in which no test ran fails, and skipped tests are reported.
 
-use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
+use anyhow::{Result, bail};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
@@ -44,7 +44,7 @@ impl Counter {
         } = self.tally;
         println!("{what}: {passed} passed, {failed} failed, {ignored} ignored");
         if passed == 0 {
-            return Err(Error::new(format!("{what}: no test ran")));
+            bail!("{what}: no test ran");
         }
         Ok(self.notes)
     }

@@ -1,11 +1,12 @@
 //! `cargo xtask test`: the test command, which runs every check that a change must pass. A fresh clone needs
 //! only rustup and Go. The table at the end of the output compares the durations with their time limits.
 
+use anyhow::{Result, anyhow, bail};
 use std::thread;
 use std::time::Duration;
 
 use crate::alone::Scope;
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::{Package, Workspace};
 use crate::{docs, sim, suites, tally, tiers, verify};
@@ -49,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         tiers::run_all(tiers, &mut report);
         background.join()
     });
-    report.extend(background.map_err(|_| Error::new("the background stages panicked"))?);
+    report.extend(background.map_err(|_| anyhow!("the background stages panicked"))?);
     report.finish()
 }
 
@@ -96,7 +97,7 @@ fn exploration(workspace: &Workspace) -> Result<Notes> {
 fn examples(workspace: &Workspace) -> Result<Notes> {
     let found: Vec<&Package> = workspace.members_under("examples").collect();
     let names: Vec<&str> = found.iter().map(|example| example.name.as_str()).collect();
-    Error::from_findings("missing examples", &absent(&names))?;
+    from_findings("missing examples", &absent(&names))?;
     let by_themselves = found.iter().filter(|example| example.name != SERVED);
     for program in by_themselves.flat_map(|example| example.binaries()) {
         crate::process::Process::new(workspace.binary(program), &workspace.root)
@@ -120,7 +121,7 @@ fn dev_once(workspace: &Workspace) -> Result<Notes> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(Error::new(format!("no SDL file in {SDL}")));
+        bail!("no SDL file in {SDL}");
     }
     crate::process::Process::new(workspace.binary("provider-daemon"), &workspace.root)
         .args(["dev", "--once", "--accept-any", "--block-time", "50ms"])

@@ -1,12 +1,12 @@
 //! Stages of the test command with a real Kubernetes. For each tier a cluster is started, checked, used by
 //! the tests of the tier, and stopped in any case.
 
+use anyhow::{Context, Result, anyhow};
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use testbed::{ClusterOptions, Testbed, Tier};
 
-use crate::error::{Error, Result};
 use crate::report::{Notes, StageKind, StageReport};
 use crate::suites::{self, Suite};
 use crate::workspace::Workspace;
@@ -102,8 +102,7 @@ fn suites(workspace: &Workspace, targets: &[&str]) -> Result<Vec<Suite>> {
 
 pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     let found = TESTS.into_iter().find(|(found, ..)| *found == tier);
-    let (_, kind, name, targets) =
-        found.ok_or_else(|| Error::new(format!("no test is for the tier {tier}")))?;
+    let (_, kind, name, targets) = found.with_context(|| format!("no test is for the tier {tier}"))?;
     let suites = suites(workspace, targets)?;
     let prepared = Prepared {
         workspace,
@@ -196,7 +195,7 @@ pub(crate) fn with_cluster<T>(
     work: impl FnOnce(&Testbed) -> Result<T>,
 ) -> Result<T> {
     let outcome = Testbed::up(options)
-        .map_err(Error::from)
+        .map_err(Into::into)
         .and_then(|cluster| work(&cluster));
     let down = take_down(options);
     let done = outcome?;
@@ -226,7 +225,7 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
         let mut clusters = vec![Testbed::up(&first)?];
         for start in starts {
             let start = start.join();
-            let cluster = start.map_err(|_| Error::new("the start of a further cluster panicked"))?;
+            let cluster = start.map_err(|_| anyhow!("the start of a further cluster panicked"))?;
             clusters.push(cluster?);
         }
         tests(name, suites, &clusters)
@@ -246,7 +245,7 @@ fn take_down(options: &ClusterOptions) -> Result<()> {
 
 /// Runs the tests of a tier on these clusters.
 fn tests(name: &str, suites: Vec<Suite>, clusters: &[Testbed]) -> Result<Notes> {
-    let dirs = std::env::join_paths(clusters.iter().map(Testbed::dir))
-        .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;
+    let dirs =
+        std::env::join_paths(clusters.iter().map(Testbed::dir)).context("cannot join the state folders")?;
     suites::run_with(name, suites, (VARIABLE, &dirs))
 }

@@ -12,10 +12,10 @@ mod reasons;
 mod semver;
 
 use crate::alone::Scope;
-use crate::error::Result;
 use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers, prose, survey};
+use anyhow::Result;
 pub(crate) use reasons::write_weights;
 
 const WASM: &str = "wasm32-unknown-unknown";

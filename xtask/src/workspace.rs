@@ -1,11 +1,11 @@
 //! Metadata of this workspace from cargo: members with targets and features, and all dependencies.
 
+use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::version::version;
 
@@ -152,8 +152,8 @@ impl Workspace {
     }
 
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        let metadata: Metadata = serde_json::from_str(text)
-            .map_err(|error| Error::new(format!("cannot parse the output of `cargo metadata`: {error}")))?;
+        let metadata: Metadata =
+            serde_json::from_str(text).context("cannot parse the output of `cargo metadata`")?;
         Ok(Self {
             root: metadata.workspace_root,
             target: metadata.target_directory,
@@ -261,8 +261,7 @@ impl Workspace {
     /// Returns a folder below the target folder for a command's files.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| Error::new(format!("{}: {error}", folder.display())))?;
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         Ok(folder)
     }
 
@@ -307,9 +306,7 @@ impl Workspace {
         let mut found = Vec::new();
         let mut folders = vec![self.root.clone()];
         while let Some(folder) = folders.pop() {
-            let failed = |error| Error::new(format!("{}: {error}", folder.display()));
-            for entry in std::fs::read_dir(&folder).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
+            for path in entries(&folder)? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 if path.is_dir() {
                     if path != self.target && name != "target" && !name.starts_with('.') {
@@ -405,8 +402,18 @@ impl Package {
     }
 }
 
+/// Returns the sorted paths in a folder.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = || folder.display().to_string();
+    let entries = std::fs::read_dir(folder).with_context(unreadable)?;
+    let paths: std::io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths.with_context(unreadable)?;
+    paths.sort();
+    Ok(paths)
+}
+
 pub(crate) fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

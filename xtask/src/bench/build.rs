@@ -1,10 +1,10 @@
 //! Durations and CPU times of builds from scratch: of the program, and of the tests in a fresh clone.
 
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
@@ -71,8 +71,8 @@ fn cold<T>(
 /// Returns the CPU time of ended child processes, in seconds.
 fn processor_seconds() -> Result<f64> {
     let path = "/proc/self/stat";
-    let stat = fs::read_to_string(path).map_err(|error| Error::new(format!("{path}: {error}")))?;
-    waited_for(&stat).ok_or_else(|| Error::new(format!("unexpected content of {path}: {stat}")))
+    let stat = fs::read_to_string(path).context(path)?;
+    waited_for(&stat).with_context(|| format!("unexpected content of {path}: {stat}"))
 }
 
 fn waited_for(stat: &str) -> Option<f64> {
@@ -83,7 +83,7 @@ fn waited_for(stat: &str) -> Option<f64> {
 }
 
 fn clear(folder: &Path) -> Result<()> {
-    fs::remove_dir_all(folder).map_err(|error| Error::new(format!("{}: {error}", folder.display())))
+    fs::remove_dir_all(folder).with_context(|| folder.display().to_string())
 }
 
 #[cfg(test)]

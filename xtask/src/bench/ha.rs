@@ -1,17 +1,15 @@
 //! Figures of high availability: a bench of the bus crate, tests of recordings with the release build, and a
 //! test of fail-overs in the API tier, which can start two daemons.
 
+use anyhow::Result;
 use testbed::Tier;
 
-use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::tiers;
 use crate::workspace::Workspace;
 
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
-    if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
-    }
+    super::expect_cluster()?;
     // Build before the cluster starts, because an idle cluster would take CPU time from the compiler.
     workspace
         .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
@@ -24,15 +22,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     for target in ["integration", "api_tier"] {
         test(target).args(["--no-run"]).run()?;
     }
-    let bus = [
-        "bench",
-        "--locked",
-        "-p",
-        "akash-provider-redis",
-        "--bench",
-        "bus",
-    ];
-    super::collect(workspace.cargo(&bus), found)?;
+    super::bench(workspace, "akash-provider-redis", "bus", found)?;
     let program = workspace.released("provider-daemon");
     let recorded = test("integration")
         .args(["--", "--nocapture", "--test-threads=1"])

@@ -1,9 +1,9 @@
 //! Figures of the Kubernetes backend: leases on a real API server, and the capacity of a cluster with
 //! thousands of nodes.
 
+use anyhow::Result;
 use testbed::{Component, Tier};
 
-use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::process::Process;
 use crate::tiers;
@@ -11,9 +11,7 @@ use crate::workspace::Workspace;
 
 /// Runs both benchmarks, each on a temporary API server.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
-    if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
-    }
+    super::expect_cluster()?;
     // Build before the cluster starts, because an idle cluster would take CPU time from the compiler.
     bench(workspace)
         .args(["--bench", "cluster", "--bench", "inventory", "--no-run"])

@@ -2,9 +2,9 @@
 //! order history.
 
 use crate::dist;
-use crate::error::Result;
 use crate::figures::Figure;
 use crate::workspace::Workspace;
+use anyhow::Result;
 
 /// Number of leases of the measured provider.
 const LEASES: &str = "1000";
@@ -24,13 +24,5 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
         .env("FIGURES_SECONDS", IDLE)
         .env("MEASURED_PROGRAM", &program);
     super::collect(tests, found)?;
-    let history = [
-        "bench",
-        "--locked",
-        "-p",
-        "akash-provider-service",
-        "--bench",
-        "history",
-    ];
-    super::collect(workspace.cargo(&history), found)
+    super::bench(workspace, "akash-provider-service", "history", found)
 }

@@ -1,17 +1,15 @@
 //! Figures of the operators: the release build on a large cluster, measured by `testbed/operator-bench`.
 
+use anyhow::Result;
 use testbed::{Component, Tier};
 
-use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::process::Process;
 use crate::tiers;
 use crate::workspace::Workspace;
 
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
-    if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
-    }
+    super::expect_cluster()?;
     // One build, so that common dependencies are built once, and before the cluster starts, because an idle
     // cluster would take CPU time from the compiler.
     let both = ["-p", "provider-daemon", "-p", "operator-bench"];

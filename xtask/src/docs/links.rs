@@ -1,8 +1,9 @@
 //! Checks of relative links in Markdown files: the file and the heading must exist.
 
+use anyhow::Result;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::workspace::{Workspace, read};
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
@@ -15,7 +16,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
                 .map(|link| format!("{page}: {link}")),
         );
     }
-    Error::from_findings("links", &findings)
+    from_findings("links", &findings)
 }
 
 fn broken(file: &Path, text: &str) -> Vec<String> {

@@ -1,9 +1,9 @@
 //! The table of log messages, `docs/log-messages.md`, generated from the `tracing` calls of the runtime crates.
 
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace, read};
 
 const PAGE: &str = "docs/log-messages.md";
@@ -29,12 +29,11 @@ struct LogMessage {
 /// Fails if the table is not current.
 pub(crate) fn verify(workspace: &Workspace) -> Result<()> {
     let (_, current, expected) = pages(workspace)?;
-    if current == expected {
-        return Ok(());
-    }
-    Err(Error::new(format!(
+    ensure!(
+        current == expected,
         "{PAGE} is not current; run `cargo xtask docs --write`"
-    )))
+    );
+    Ok(())
 }
 
 /// Writes the table of log messages to the page.
@@ -47,7 +46,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<()> {
     if current == expected {
         return Ok(());
     }
-    std::fs::write(&path, expected).map_err(|error| Error::new(format!("cannot write {PAGE}: {error}")))
+    std::fs::write(&path, expected).with_context(|| format!("cannot write {PAGE}"))
 }
 
 /// Returns the path of the page, its current text, and its text with the updated table.
@@ -56,7 +55,7 @@ fn pages(workspace: &Workspace) -> Result<(PathBuf, String, String)> {
     let current = read(&path)?;
     let (head, _) = current
         .split_once(START)
-        .ok_or_else(|| Error::new(format!("{PAGE} has no line `{START}`")))?;
+        .with_context(|| format!("{PAGE} has no line `{START}`"))?;
     let expected = format!("{head}{START}\n\n{}", table(&messages(workspace)?));
     Ok((path, current, expected))
 }

@@ -3,9 +3,10 @@
 //! The list cannot become outdated: an entry is an error if a test catches its mutant, or if the mutant no
 //! longer exists.
 
+use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 
 use super::mutant::{Mutant, MutantOutcome, Trial};
 
@@ -47,7 +48,7 @@ impl Accepted {
             before = name;
             names.insert(name.to_owned());
         }
-        Error::from_findings("the list of accepted mutants", &findings)?;
+        from_findings("the list of accepted mutants", &findings)?;
         Ok(Self(names))
     }
 
@@ -64,7 +65,7 @@ impl Accepted {
             .filter(|name| !mutants.contains(name.as_str()))
             .cloned()
             .collect();
-        Error::from_findings(
+        from_findings(
             "accepted mutants that do not exist; remove them from the list",
             &gone,
         )
@@ -163,7 +164,7 @@ mod tests {
             name: "a".to_owned(),
         };
         let list = Accepted::parse("a # one two\n").unwrap();
-        assert_eq!(list.expect_known(&[&mutant]), Ok(()));
+        list.expect_known(&[&mutant]).unwrap();
         let error = list.expect_known(&[]).unwrap_err().to_string();
         assert!(error.ends_with("list:\n  a"), "{error}");
     }

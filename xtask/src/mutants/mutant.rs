@@ -1,10 +1,9 @@
 //! Output of `cargo-mutants`: the list of changes, and the outcome of each.
 
+use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-
-use crate::error::{Error, Result};
 
 /// A change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +59,8 @@ enum Scenario {
 
 /// Parses the output of `--list --json`. The mutants have the same order as in the output.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
-    let described: Vec<ListedMutant> = serde_json::from_str(text)
-        .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;
+    let described: Vec<ListedMutant> =
+        serde_json::from_str(text).context("cannot parse the list of cargo-mutants")?;
     let names: Vec<String> = described.iter().map(stable_name).collect::<Result<_>>()?;
     let mut totals = BTreeMap::<&str, usize>::new();
     for name in &names {
@@ -92,32 +91,25 @@ fn stable_name(mutant: &ListedMutant) -> Result<String> {
         .and_then(|rest| rest.split_once(": "));
     let Some((_, change)) = change else {
         let name = &mutant.name;
-        return Err(Error::new(format!(
-            "unexpected mutant name `{name}`: expected FILE:LINE:COLUMN: CHANGE"
-        )));
+        bail!("unexpected mutant name `{name}`: expected FILE:LINE:COLUMN: CHANGE");
     };
     Ok(format!("{}: {change}", mutant.file))
 }
 
 /// Parses `outcomes.json` into the place and outcome of each mutant.
 pub(super) fn outcomes(text: &str) -> Result<Vec<(String, MutantOutcome)>> {
-    let wrong = |error| Error::new(format!("cannot parse outcomes.json of cargo-mutants: {error}"));
-    let report: MutationReport = serde_json::from_str(text).map_err(wrong)?;
+    let report: MutationReport =
+        serde_json::from_str(text).context("cannot parse outcomes.json of cargo-mutants")?;
     let mut found = Vec::new();
     for ReportEntry { scenario, summary } in report.outcomes {
         match scenario {
             Scenario::Baseline if summary == "Success" => {}
             Scenario::Baseline => {
-                return Err(Error::new(
-                    "the tests fail in unchanged code; fix them first, see the lines above",
-                ));
+                bail!("the tests fail in unchanged code; fix them first, see the lines above");
             }
             Scenario::Mutant(mutant) => {
                 let outcome = parse_outcome(&summary).ok_or_else(|| {
-                    Error::new(format!(
-                        "{}: unknown outcome `{summary}` of cargo-mutants",
-                        mutant.name
-                    ))
+                    anyhow!("{}: unknown outcome `{summary}` of cargo-mutants", mutant.name)
                 })?;
                 found.push((mutant.name, outcome));
             }
@@ -156,11 +148,11 @@ pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, MutantOutcome)]) 
         })
         .collect();
     if tried.len() < wanted.len() {
-        return Err(Error::new(format!(
+        bail!(
             "only {} of {} mutants were tried; see the lines above",
             tried.len(),
             wanted.len()
-        )));
+        );
     }
     Ok(tried)
 }

@@ -1,12 +1,12 @@
 //! A copy of the workspace that `cargo-mutants` may change. The copy is retained between runs, so that the next run
 //! builds little.
 
+use crate::workspace::entries;
+use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-
-use crate::error::{Error, Result};
 
 /// Folders that are not copied: build output, history, and Node packages.
 const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
@@ -14,11 +14,11 @@ const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
 /// Copies changed files, and deletes files that exist only in `to`. The modification time of unchanged files
 /// stays the same, so cargo does not build these files again.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).map_err(|error| at(to, &error))?;
+    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
     let wanted = names(from)?;
     for name in names(to)?.difference(&wanted) {
         let path = to.join(name);
-        remove(&path).map_err(|error| at(&path, &error))?;
+        remove(&path).with_context(|| path.display().to_string())?;
     }
     for name in wanted {
         let (source, copied) = (from.join(&name), to.join(&name));
@@ -32,7 +32,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn file(source: &Path, copied: &Path) -> Result<()> {
-    let bytes = fs::read(source).map_err(|error| at(source, &error))?;
+    let bytes = fs::read(source).with_context(|| source.display().to_string())?;
     // The executable flag is the only retained attribute.
     let allowed = |path| fs::metadata(path).map(|metadata| metadata.permissions());
     let same_mark = matches!((allowed(source), allowed(copied)), (Ok(one), Ok(other)) if one == other);
@@ -41,7 +41,7 @@ fn file(source: &Path, copied: &Path) -> Result<()> {
     }
     fs::copy(source, copied)
         .map(drop)
-        .map_err(|error| at(copied, &error))
+        .with_context(|| copied.display().to_string())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
@@ -53,19 +53,11 @@ fn remove(path: &Path) -> std::io::Result<()> {
 }
 
 fn names(folder: &Path) -> Result<BTreeSet<OsString>> {
-    let failed = |error| at(folder, &error);
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-            names.insert(name);
-        }
-    }
-    Ok(names)
-}
-
-fn at(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(format!("{}: {error}", path.display()))
+    let paths = entries(folder)?.into_iter();
+    let names = paths.filter_map(|path| Some(path.file_name()?.to_owned()));
+    Ok(names
+        .filter(|name| !LEFT_OUT.iter().any(|left_out| name == *left_out))
+        .collect())
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Finds the prose of a file and the listed words in it.
 
+use anyhow::{Result, bail};
 use std::path::Path;
-
-use crate::error::{Error, Result};
 
 /// Prose of one line, without code.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,9 +61,7 @@ impl List {
             }
         }
         if list.is_empty() {
-            return Err(Error::new(
-                "the writing guide has no table with the header `| avoid | write |`",
-            ));
+            bail!("the writing guide has no table with the header `| avoid | write |`");
         }
         Ok(Self(list))
     }

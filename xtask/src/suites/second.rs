@@ -1,9 +1,10 @@
 //! Second run of failed tests, each without other tests.
 
+use anyhow::Result;
 use std::ffi::OsStr;
 
 use super::{Suite, process};
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::failures::TestFailure;
 use crate::report::Notes;
 
@@ -54,7 +55,7 @@ impl SecondRun {
     pub(super) fn finish(self, mut notes: Notes) -> Result<Notes> {
         let Self { unstable, failed } = self;
         if !failed.is_empty() {
-            return Error::from_findings("failed tests", &[failed, unstable].concat()).map(|()| notes);
+            return from_findings("failed tests", &[failed, unstable].concat()).map(|()| notes);
         }
         notes.extend(unstable);
         Ok(notes)

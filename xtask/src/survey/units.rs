@@ -1,9 +1,9 @@
 //! Size of builds according to cargo's build plan, without a build.
 
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::count;
-use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
@@ -37,7 +37,7 @@ fn plan(workspace: &Workspace, what: &[&str]) -> Result<BuildSize> {
         .cargo(&[what, &asked[..]].concat())
         .env(NIGHTLY.0, NIGHTLY.1);
     let text = cargo.quiet().lines()?.concat();
-    read(&text).ok_or_else(|| Error::new("cannot parse cargo's build plan; its format may have changed"))
+    read(&text).context("cannot parse cargo's build plan; its format may have changed")
 }
 
 fn read(text: &str) -> Option<BuildSize> {

@@ -5,6 +5,7 @@
 //! later, so the output contains the age of the copy. If no copy exists, the output reports that the check
 //! was skipped.
 
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,10 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use semver::{Version, VersionReq};
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::process::Process;
 use crate::report::Notes;
-use crate::workspace::{Package, Workspace, read};
+use crate::workspace::{Package, Workspace, entries, read};
 
 const HOME: &str = "https://github.com/RustSec/advisory-db";
 /// Environment variable with the folder of the database. If the variable is set, no other copy of the
@@ -86,12 +87,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
              name the folder of a copy in {VARIABLE}"
         )]);
     };
-    let policy: AdvisoryPolicy = toml::from_str(&read(&workspace.root.join("deny.toml"))?)
-        .map_err(|error| Error::new(format!("deny.toml: {error}")))?;
+    let policy: AdvisoryPolicy =
+        toml::from_str(&read(&workspace.root.join("deny.toml"))?).context("deny.toml")?;
     let findings = judge(&database, workspace.external_packages(), &policy)?;
     let mut notes = vec![format!("{}: {}", database.display(), age(&database))];
     notes.extend(findings.notes);
-    Error::from_findings("advisories", &findings.holes)?;
+    from_findings("advisories", &findings.holes)?;
     Ok(notes)
 }
 
@@ -125,7 +126,7 @@ impl Locations {
                     "{VARIABLE} is set to {}, which has no folder `crates`",
                     named.display()
                 );
-                return Err(Error::new(text));
+                bail!("{}", text);
             }
             return Ok(Some(named));
         }
@@ -154,7 +155,7 @@ impl Locations {
 /// Downloads or updates this check's copy of the database. If the download fails, only prints the error.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
-        eprintln!("cannot download the security advisories: {error}");
+        eprintln!("cannot download the security advisories: {error:#}");
     }
 }
 
@@ -169,16 +170,16 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
         return git(&["-C", &own.display().to_string(), "pull", "--quiet", "--ff-only"]);
     }
     // Downloaded to a temporary folder, because an interrupted download would block all later ones.
-    let failed = |error: std::io::Error| Error::new(format!("{}: {error}", own.display()));
+    let failed = || own.display().to_string();
     let half = own.with_extension("half");
     for leftover in [own, &half] {
         if leftover.exists() {
-            std::fs::remove_dir_all(leftover).map_err(failed)?;
+            std::fs::remove_dir_all(leftover).with_context(failed)?;
         }
     }
     let folder = half.display().to_string();
     git(&["clone", "--quiet", "--depth", "1", home, &folder])?;
-    std::fs::rename(&half, own).map_err(failed)
+    std::fs::rename(&half, own).with_context(failed)
 }
 
 /// Returns the time since a database copy was fetched or unpacked.
@@ -250,7 +251,7 @@ fn judge<'p>(
         }
     }
     if looked_up == 0 {
-        return Err(Error::new("cargo lists no package to look up"));
+        bail!("cargo lists no package to look up");
     }
     for id in unused.keys() {
         findings
@@ -265,15 +266,8 @@ fn advisories_of(database: &Path, name: &str) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let failed = |error| Error::new(format!("{}: {error}", folder.display()));
-    let mut found = Vec::new();
-    for file in std::fs::read_dir(&folder).map_err(failed)? {
-        let path = file.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-    found.sort();
+    let mut found = entries(&folder)?;
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     Ok(found)
 }
 
@@ -283,20 +277,23 @@ fn entry(text: &str, path: &Path) -> Result<AdvisoryHeader> {
         .trim_start()
         .strip_prefix("```toml")
         .and_then(|rest| rest.split_once("\n```"));
-    let (head, _) = head.ok_or_else(|| Error::new(format!("{}: no header", path.display())))?;
-    toml::from_str(head).map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    let (head, _) = head.with_context(|| format!("{}: no header", path.display()))?;
+    toml::from_str(head).with_context(|| path.display().to_string())
 }
 
 fn affects(entry: &AdvisoryHeader, version: &str, path: &Path) -> Result<bool> {
-    let failed = |error: semver::Error| Error::new(format!("{}: {error}", path.display()));
-    let mut version = Version::parse(version).map_err(failed)?;
+    let failed = || path.display().to_string();
+    let mut version = Version::parse(version).with_context(failed)?;
     if entry.advisory.withdrawn.is_some() {
         return Ok(false);
     }
     // A pre-release counts as its release, because version requirements do not match pre-releases.
     version.pre = semver::Prerelease::EMPTY;
     for requirement in entry.versions.patched.iter().chain(&entry.versions.unaffected) {
-        if VersionReq::parse(requirement).map_err(failed)?.matches(&version) {
+        if VersionReq::parse(requirement)
+            .with_context(failed)?
+            .matches(&version)
+        {
             return Ok(false);
         }
     }

@@ -1,8 +1,8 @@
 //! Checks the length of files: a long file states the reason in its module doc.
 
-use crate::error::Result;
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
+use anyhow::Result;
 
 /// Maximum number of lines of a file. A longer file needs a reason in the module docs.
 const LIMIT: usize = 600;

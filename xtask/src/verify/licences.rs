@@ -3,11 +3,12 @@
 //! `cargo deny` checks the policy if installed. Otherwise this check uses the same file and cargo's metadata,
 //! so that the policy is also checked on machines without `cargo deny`.
 
+use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
@@ -77,7 +78,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         .external_packages()
         .flat_map(|package| findings(&policy, package))
         .collect();
-    Error::from_findings("deny.toml", &findings)?;
+    from_findings("deny.toml", &findings)?;
     Ok(vec![format!(
         "cargo deny is not installed: {} packages were checked by the built-in check",
         workspace.external_packages().count()
@@ -85,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 }
 
 fn read_policy(text: &str) -> Result<DenyPolicy> {
-    toml::from_str(text).map_err(|error| Error::new(format!("deny.toml: {error}")))
+    toml::from_str(text).context("deny.toml")
 }
 
 fn findings(policy: &DenyPolicy, package: &Package) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! Checks that every member uses the lints of the workspace. Cargo does not warn about a missing entry.
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::workspace::{Workspace, read};
+use anyhow::Result;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
@@ -13,7 +14,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             Err(error) => findings.push(format!("{manifest}: {error}")),
         }
     }
-    Error::from_findings("lints", &findings)
+    from_findings("lints", &findings)
 }
 
 fn inherits(manifest: &str) -> std::result::Result<bool, toml::de::Error> {

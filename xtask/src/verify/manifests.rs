@@ -1,10 +1,11 @@
 //! Checks the manifests: those of publishable crates have the fields that a registry requires, and none of
 //! them disables tests that exist.
 
+use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::version::version;
 use crate::workspace::{Package, Workspace, read};
 
@@ -35,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     findings.extend(tests_not_run(workspace)?);
-    Error::from_findings("manifests", &findings)
+    from_findings("manifests", &findings)
 }
 
 /// Finds tests in targets with `test = false`. Cargo does not run such tests.
@@ -133,7 +134,7 @@ mod tests {
         };
         let docs = serde_json::json!({"docs": {"rs": {"all-features": true}}});
         let one = member("one", &["a"], docs.clone());
-        assert_eq!(found(&[one.clone(), member("two", &["b"], docs.clone())]), Ok(()));
+        found(&[one.clone(), member("two", &["b"], docs.clone())]).unwrap();
         let same = found(&[one.clone(), member("two", &["a"], docs)]).unwrap_err();
         assert!(
             same.to_string().contains("`two` has the same keywords as `one`"),

@@ -3,8 +3,9 @@
 //! The check finds packaging problems before a release: a manifest that names a file outside of its folder, a
 //! missing readme, a dependency without a version, and excluded sources.
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::workspace::{Package, Workspace};
+use anyhow::{Result, bail};
 
 /// The only crate that is unpacked and built, as an embedder builds it. The other crates would take minutes
 /// longer.
@@ -17,7 +18,7 @@ const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let libraries: Vec<&Package> = libraries(workspace).collect();
     if !libraries.iter().any(|library| library.name == BUILT) {
-        return Err(Error::new(format!("`{BUILT}` is not a published library")));
+        bail!("`{BUILT}` is not a published library");
     }
     let mut findings = Vec::new();
     for library in &libraries {
@@ -27,7 +28,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             .lines()?;
         findings.extend(lacking(&library.name, &files));
     }
-    Error::from_findings("packages", &findings)?;
+    from_findings("packages", &findings)?;
     let names = libraries.iter().flat_map(|library| ["--package", &library.name]);
     let pack = ["package", "--quiet", "--locked", "--allow-dirty"];
     workspace.cargo(&pack).args(["--no-verify"]).args(names).run()?;

@@ -1,9 +1,10 @@
 //! Checks that every direct dependency of the workspace has a row with its weight in docs/dependencies.md,
 //! and that no row is outdated.
 
+use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Error, Result};
+use crate::error::from_findings;
 use crate::workspace::{Workspace, read};
 
 const PAGE: &str = "docs/dependencies.md";
@@ -19,7 +20,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let wanted = wanted(workspace);
     let mut found = findings(&wanted, &page);
     found.extend(stale(&page, &weights(&wanted)?));
-    Error::from_findings(PAGE, &found)
+    from_findings(PAGE, &found)
 }
 
 pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
@@ -27,8 +28,7 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
     let page = read(&path)?;
     let weights = weights(&wanted(workspace))?;
     let lines = page.lines().map(|line| weighed(line, &weights) + "\n");
-    std::fs::write(&path, lines.collect::<String>())
-        .map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    std::fs::write(&path, lines.collect::<String>()).with_context(|| path.display().to_string())
 }
 
 /// Returns the weight of each direct dependency. The weight is the number of crates that would not be built

@@ -5,9 +5,9 @@
 //! commit. A pinned version is installed below the target folder once a release exists.
 
 use ::semver::Version;
+use anyhow::Result;
 
 use super::packages::libraries;
-use crate::error::Result;
 use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::Workspace;

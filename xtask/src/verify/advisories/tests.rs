@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::workspace::tests::workspace_of;
+use anyhow::Result;
 
 fn advisory(id: &str, package: &str, more: &str, versions: &str) -> String {
     format!(
