@@ -1,4 +1,4 @@
-//! Facts about a setting that are declared at its flag: `#[arg(add = HaRule::Equal)]`.
+//! Facts about a setting that are declared at its flag: `#[arg(add = HaRule::OUTPUT)]`.
 
 use clap::Arg;
 use clap::builder::ArgExt;
@@ -6,7 +6,8 @@ use clap::builder::ArgExt;
 /// Rule of high availability: whether all instances of a provider need the same value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HaRule {
-    /// The value must be equal: it affects bids, prices, deployments, withdrawals or the end of a lease.
+    /// The value must be equal: it affects bids, prices, deployments, withdrawals or the end of a lease. Rule of a
+    /// setting that declares no other rule.
     Equal,
     /// The content of the file with this path must be equal.
     EqualContent,
@@ -35,6 +36,15 @@ impl HaRule {
     /// Rule for settings of single transactions.
     pub const NO_EFFECT: Self = Self::PerInstance("no effect on leases");
 
+    /// Returns the rule of a setting.
+    #[must_use]
+    pub fn of(arg: &Arg) -> Self {
+        match is_action(arg) {
+            true => Self::NO_EFFECT,
+            false => arg.get().copied().unwrap_or(Self::Equal),
+        }
+    }
+
     /// Returns whether values or contents are compared.
     #[must_use]
     pub const fn is_compared(self) -> bool {
@@ -59,9 +69,12 @@ pub struct Reloaded;
 
 impl ArgExt for Reloaded {}
 
+fn is_action(arg: &Arg) -> bool {
+    ["help", "version"].contains(&arg.get_id().as_str())
+}
+
 /// Returns whether a settings file can contain a flag.
 #[must_use]
 pub fn is_settable(arg: &Arg) -> bool {
-    let is_action = ["help", "version"].contains(&arg.get_id().as_str());
-    !is_action && arg.get::<FileKey>() != Some(&FileKey::Excluded)
+    !is_action(arg) && arg.get::<FileKey>() != Some(&FileKey::Excluded)
 }

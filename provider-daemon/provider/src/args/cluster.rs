@@ -2,7 +2,6 @@
 
 use super::needs::Needs;
 use super::values;
-use akash_provider_cli::setting::HaRule;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, NodeSpec};
 use akash_provider_core::types::{Attribute, GroupSpec, Storage};
 use akash_provider_k8s::inventory::CapacityOptions;
@@ -15,36 +14,33 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ClusterArgs {
     /// Number of nodes of the in-memory cluster
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    #[arg(add = HaRule::Equal, add = Needs::IN_MEMORY)]
+    #[arg(add = Needs::IN_MEMORY)]
     pub nodes: u32,
     /// CPU cores of each node, for example 16 or 500m
     #[arg(long, default_value = "16", value_parser = values::cores)]
-    #[arg(add = HaRule::Equal, add = Needs::IN_MEMORY)]
+    #[arg(add = Needs::IN_MEMORY)]
     pub node_cpu: i64,
     /// Memory of each node, for example 64Gi
     #[arg(long, default_value = "64Gi", value_parser = values::bytes)]
-    #[arg(add = HaRule::Equal, add = Needs::IN_MEMORY)]
+    #[arg(add = Needs::IN_MEMORY)]
     pub node_memory: i64,
     /// Ephemeral storage of each node, for example 512Gi
     #[arg(long, default_value = "512Gi", value_parser = values::bytes)]
-    #[arg(add = HaRule::Equal, add = Needs::IN_MEMORY)]
+    #[arg(add = Needs::IN_MEMORY)]
     pub node_storage: i64,
     /// GPUs of each node, as vendor/model[/memory[/interface]]=count; repeatable
     #[arg(long, value_parser = values::gpus)]
-    #[arg(add = HaRule::Equal, add = Needs::IN_MEMORY)]
+    #[arg(add = Needs::IN_MEMORY)]
     pub node_gpus: Vec<GpuSpec>,
     /// Size of a persistent storage class, as class=size; on Kubernetes, replaces the reported capacity;
     /// repeatable
     #[arg(long, value_parser = values::storage_class)]
-    #[arg(add = HaRule::Equal)]
     pub storage_class: Vec<(String, i64)>,
     /// Number of IP addresses for leases
     #[arg(long, default_value_t = 8)]
-    #[arg(add = HaRule::Equal)]
     pub leased_ips: u32,
     /// Number of node ports for services on random ports
     #[arg(long, default_value_t = 2768)]
-    #[arg(add = HaRule::Equal)]
     pub cluster_node_port_quantity: u32,
 }
 

@@ -1,6 +1,5 @@
 //! Domain of the cluster, and the names that it makes unavailable to tenants.
 
-use akash_provider_cli::setting::HaRule;
 use clap::Args;
 
 /// Returns the cluster domain from the `search` line of a pod's `resolv.conf`: `NAMESPACE.svc.DOMAIN
@@ -19,7 +18,6 @@ fn searched_domain(resolv_conf: &str) -> Option<String> {
 pub struct ClusterDomainArgs {
     /// Domain of Services in the cluster, not available to tenants [default: from /etc/resolv.conf, else cluster.local]
     #[arg(long, value_name = "DOMAIN")]
-    #[arg(add = HaRule::Equal)]
     cluster_domain: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of `run` that all instances of a provider must share. Each flag declares its [`HaRule`].
+//! Settings of `run` that all instances of a provider must share, see [`HaRule`].
 
 use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::Address;
@@ -22,11 +22,9 @@ impl ComparedArgs {
     pub(super) fn read(command: &Command, matches: &ArgMatches) -> Self {
         let mut read = Self::default();
         for arg in command.get_arguments() {
-            let (Some(rule), Some(flag)) = (arg.get::<HaRule>(), arg.get_long()) else {
-                continue;
-            };
+            let Some(flag) = arg.get_long() else { continue };
             let text = text(matches, arg.get_id().as_str());
-            let is_file = match rule {
+            let is_file = match HaRule::of(arg) {
                 HaRule::PerInstance(_) => continue,
                 HaRule::Equal => false,
                 HaRule::EqualContent => !text.is_empty(),
@@ -80,22 +78,20 @@ mod tests {
     use super::*;
     use crate::args::go_flags::{GoFlag, without_effect};
     use crate::args::run_line::RunLine;
-    use std::collections::BTreeSet;
 
     fn command() -> Command {
         RunLine::run_command()
     }
 
     #[test]
-    fn every_setting_of_run_has_a_rule() {
-        let without_effect: BTreeSet<&str> = without_effect().map(GoFlag::name).collect();
-        let command = command();
-        let settings = command
-            .get_arguments()
-            .filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
-        let flags = settings.filter_map(|arg| Some((arg.get_long()?, arg.get::<HaRule>())));
-        for (flag, rule) in flags {
-            assert_eq!(rule.is_none(), without_effect.contains(flag), "{flag}: {rule:?}");
+    fn settings_are_compared_unless_they_declare_another_rule() {
+        let compared = read(&[]).values;
+        assert!(compared.contains_key("unhealthy-limit"));
+        for other in without_effect()
+            .map(GoFlag::name)
+            .chain(["help", "log-level", "ha-name"])
+        {
+            assert!(!compared.contains_key(other), "{other}");
         }
     }
 
@@ -122,10 +118,13 @@ mod tests {
         assert_eq!(unset.values["ingress-proxy-namespace"], "");
         assert!(unset.files.is_empty());
         let command = command();
-        let rules = command.get_arguments().filter_map(|arg| arg.get::<HaRule>());
+        let flags = command
+            .get_arguments()
+            .filter(|arg| HaRule::of(arg).is_compared())
+            .count();
         assert_eq!(
             unset.values.len(),
-            rules.filter(|rule| rule.is_compared()).count(),
+            flags,
             "a flag without a value must be compared"
         );
     }

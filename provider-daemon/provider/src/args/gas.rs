@@ -19,11 +19,9 @@ pub struct GasArgs {
     pub gas: Gas,
     /// Price of one unit of gas; raised to the minimum of the node
     #[arg(long, value_name = "COIN", default_value = "0.025uakt", global = true)]
-    #[arg(add = HaRule::Equal)]
     pub gas_prices: String,
     /// Factor by which the simulated gas is multiplied
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = factor, global = true)]
-    #[arg(add = HaRule::Equal)]
     pub gas_adjustment: f64,
     /// Total fee of a transaction, instead of a price by --gas-prices
     #[arg(long, value_name = "COIN", global = true)]
@@ -31,16 +29,13 @@ pub struct GasArgs {
     pub fees: Option<String>,
     /// Account with a fee allowance that pays the fee
     #[arg(long, value_name = "ADDRESS", global = true)]
-    #[arg(add = HaRule::Equal)]
     pub fee_granter: Option<Address>,
     /// Gas limits by kind of message, per transaction and per hour [default: ten times the usual gas]
     #[arg(long, value_name = "KIND=GAS", value_delimiter = ',', value_parser = ceiling::<u64>, global = true)]
-    #[arg(add = HaRule::Equal)]
     pub gas_ceiling: Vec<(CeilingScope, u64)>,
     /// Fee limits by kind of message, in the token of --gas-prices [default: gas limits times the highest gas
     /// price]
     #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',', value_parser = ceiling::<u128>, global = true)]
-    #[arg(add = HaRule::Equal)]
     pub fee_ceiling: Vec<(CeilingScope, u128)>,
 }
 

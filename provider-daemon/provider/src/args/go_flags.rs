@@ -8,7 +8,7 @@ mod table;
 mod tests;
 
 use akash_provider_cli::environment::variable;
-use akash_provider_cli::setting::FileKey;
+use akash_provider_cli::setting::{FileKey, HaRule};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl GoFlag {
         let arg = arg
             .value_name(self.kind.value_name())
             .help("Accepted for compatibility, without effect");
-        let arg = arg.short(self.short);
+        let arg = arg.short(self.short).add(HaRule::NO_EFFECT);
         let arg = match self.chart {
             Some(key) => arg.add(FileKey::Chart(key)),
             None => arg,

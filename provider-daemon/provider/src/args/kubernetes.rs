@@ -21,11 +21,9 @@ pub struct KubernetesArgs {
     pub kubeconfig: Option<PathBuf>,
     /// Existing namespace of the Manifest, ProviderHost and ProviderLeasedIP objects
     #[arg(long, default_value = "lease", env = "AP_K8S_MANIFEST_NS")]
-    #[arg(add = HaRule::Equal)]
     pub k8s_manifest_ns: String,
     /// Public host name of the cluster, at which tenants reach node ports
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
-    #[arg(add = HaRule::Equal)]
     pub cluster_public_hostname: String,
     /// Domain of the cluster.
     #[command(flatten)]
@@ -33,56 +31,44 @@ pub struct KubernetesArgs {
     /// Isolate leases with network policies
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub deployment_network_policies_enabled: bool,
     /// Runtime class of pods, for example gvisor; none uses the default of the cluster
     #[arg(long, default_value = "none")]
-    #[arg(add = HaRule::Equal)]
     pub deployment_runtime_class: String,
     /// Name of the image pull secret of every pod
     #[arg(long, default_value = "")]
-    #[arg(add = HaRule::Equal)]
     pub docker_image_pull_secrets_name: String,
     /// CPU overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    #[arg(add = HaRule::Equal)]
     pub overcommit_pct_cpu: u32,
     /// Memory overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    #[arg(add = HaRule::Equal)]
     pub overcommit_pct_mem: u32,
     /// Ephemeral storage overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    #[arg(add = HaRule::Equal)]
     pub overcommit_pct_storage: u32,
     /// Isolation level of the pods of new leases
     #[arg(long, value_enum, default_value = "baseline")]
-    #[arg(add = HaRule::Equal)]
     pub isolation: IsolationArg,
     /// Create a ResourceQuota for every lease with an isolation level other than legacy
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub lease_quota: bool,
     /// Handling of externally changed workloads and Services of leases; network policies are always repaired
     #[arg(long, value_enum, default_value = "heal")]
-    #[arg(add = HaRule::Equal)]
     pub drift: DriftArg,
     /// Also store registry passwords as clear text in the Manifest objects, so that the Go provider can read
     /// them
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub plain_registry_passwords: bool,
     /// Networks that pods must not connect to, in addition to nodes and API servers
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network,
           default_values_t = Egress::default().closed)]
-    #[arg(add = HaRule::Equal)]
     pub closed_networks: Vec<String>,
     /// Networks of DNS resolvers that pods reach on port 53, even in closed networks
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network,
           default_values_t = Egress::default().resolvers)]
-    #[arg(add = HaRule::Equal)]
     pub resolver_networks: Vec<String>,
     /// Labels of the DNS resolvers in kube-system that pods of leases reach on port 53
     #[arg(
@@ -92,18 +78,15 @@ pub struct KubernetesArgs {
         value_parser = values::label,
         default_value = "k8s-app=kube-dns"
     )]
-    #[arg(add = HaRule::Equal)]
     pub resolver_pods: Vec<(String, String)>,
     /// Routing of HTTP.
     #[command(flatten)]
     pub routes: RoutesArgs,
     /// Namespace of the proxy that connects to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal)]
     pub ingress_proxy_namespace: Option<String>,
     /// Labels of the proxy pods that connect to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = values::label)]
-    #[arg(add = HaRule::Equal)]
     pub ingress_proxy_labels: Vec<(String, String)>,
     /// Operators to run in this process instead of in separate pods; `none` disables them
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
@@ -126,12 +109,10 @@ pub struct KubernetesArgs {
     /// Offer leased IP addresses; requires an IP operator, embedded or in the cluster
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub ip_operator: bool,
     /// Maximum number of IP addresses that the provider offers; 0 offers all addresses of MetalLB's
     /// IPAddressPools
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    #[arg(add = HaRule::Equal)]
     pub ip_pool_size: u32,
     /// MetalLB address pool.
     #[command(flatten)]

@@ -38,34 +38,27 @@ pub enum Strategy {
 pub struct PricingArgs {
     /// Strategy that calculates bid prices
     #[arg(long, value_enum, default_value = "scale")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_strategy: Strategy,
     /// Price of one millicore of CPU per block, in the token of the order
     #[arg(long, default_value = "0.001")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_cpu_scale: BigDecimal,
     /// Price of one MiB of memory per block, in the token of the order
     #[arg(long, default_value = "0.0002")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_memory_scale: BigDecimal,
     /// Price of one MiB of storage per block, in the token of the order; by class: 0.0001,beta2=0.0002
     #[arg(
         long,
         default_value = "0.00001,beta1=0.00001,beta2=0.00001,beta3=0.00002,default=0.00001,ram=0.00005"
     )]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_storage_scale: String,
     /// Price of one endpoint per block, in the token of the order
     #[arg(long, default_value = "0.01")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_endpoint_scale: BigDecimal,
     /// Price of one leased IP address per block, in the token of the order
     #[arg(long, default_value = "1")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_ip_scale: BigDecimal,
     /// Prices of GPUs by model, per block: vendor/model=price, comma-separated; empty means no price
     #[arg(long, default_value = "")]
-    #[arg(add = HaRule::Equal)]
     pub bid_price_gpu_scale: String,
     /// Price file for the strategy `policy`, in YAML or JSON; changes apply within one second
     #[arg(long)]
@@ -77,11 +70,11 @@ pub struct PricingArgs {
     pub bid_price_script_path: Option<PathBuf>,
     /// Maximum number of concurrent price programs
     #[arg(long, default_value_t = 32)]
-    #[arg(add = HaRule::Equal, add = Needs::SCRIPT)]
+    #[arg(add = Needs::SCRIPT)]
     pub bid_price_script_process_limit: usize,
     /// Timeout of one price program
     #[arg(long, default_value = "10s", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal, add = Needs::SCRIPT)]
+    #[arg(add = Needs::SCRIPT)]
     pub bid_price_script_process_timeout: Duration,
 }
 

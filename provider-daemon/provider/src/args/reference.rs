@@ -33,7 +33,7 @@ fn row(arg: &Arg) -> Option<String> {
         yes(is_settable(arg)),
         default(arg),
         go.unwrap_or_default(),
-        yes(arg.get::<HaRule>().is_some_and(|rule| rule.is_compared())),
+        yes(HaRule::of(arg).is_compared()),
         yes(arg.get::<Reloaded>().is_some()),
     ))
 }

@@ -1,7 +1,7 @@
 //! Flags of HTTP routing, for the provider and for the hostname operator.
 
 use super::values;
-use akash_provider_cli::setting::{FileKey, HaRule};
+use akash_provider_cli::setting::FileKey;
 use akash_provider_kube_model::objects::INGRESS_CLASS;
 use akash_provider_operators::hostname::route::{Controller, GatewayProvider, Mode};
 use clap::{Args, ValueEnum};
@@ -11,35 +11,31 @@ use clap::{Args, ValueEnum};
 pub struct RoutesArgs {
     /// Kind of HTTP routes to services
     #[arg(long, value_enum, default_value = "ingress")]
-    #[arg(add = HaRule::Equal)]
     pub ingress_mode: IngressArg,
     /// Class name in Ingresses, with --ingress-mode ingress
     #[arg(long, value_name = "NAME", default_value = INGRESS_CLASS, value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal, add = FileKey::Chart("ingress.className"))]
+    #[arg(add = FileKey::Chart("ingress.className"))]
     pub ingress_class: String,
     /// Controller of the Ingress class; decides the annotations of Ingresses
     #[arg(long, value_enum, default_value = "nginx")]
-    #[arg(add = HaRule::Equal)]
     pub ingress_controller: ControllerArg,
     /// Gateway that HTTPRoutes refer to, with --ingress-mode gateway-api
     #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal, add = FileKey::Chart("gatewayApi.gatewayName"))]
+    #[arg(add = FileKey::Chart("gatewayApi.gatewayName"))]
     pub gateway_name: String,
     /// Namespace of the Gateway that HTTPRoutes refer to
     #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal, add = FileKey::Chart("gatewayApi.gatewayNamespace"))]
+    #[arg(add = FileKey::Chart("gatewayApi.gatewayNamespace"))]
     pub gateway_namespace: String,
     /// Implementation of the Gateway: nginx, or any other name for standard fields only [default: nginx]
     #[arg(long, value_name = "NAME")]
-    #[arg(add = HaRule::Equal)]
     pub gateway_provider: Option<String>,
     /// Alias of --gateway-provider, as charts set it
     #[arg(long, value_name = "NAME", hide = true)]
-    #[arg(add = HaRule::Equal, add = FileKey::Chart("gatewayApi.implementation"))]
+    #[arg(add = FileKey::Chart("gatewayApi.implementation"))]
     pub gateway_implementation: Option<String>,
     /// Proxy buffer size of the Gateway, with the unit k or m
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
-    #[arg(add = HaRule::Equal)]
     pub proxy_buffer_size: String,
 }
 

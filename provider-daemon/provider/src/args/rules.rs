@@ -13,7 +13,6 @@ use std::time::Duration;
 pub struct RuleArgs {
     /// Close a lease after this time in an unhealthy state; unknown health does not count; 0 disables the limit
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub unhealthy_limit: Duration,
     /// Interval of the full comparison of the chain, the cluster and the state of the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
@@ -21,25 +20,20 @@ pub struct RuleArgs {
     pub full_scan_interval: Duration,
     /// Time window in which the circuit breaker counts leases closed by the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
-    #[arg(add = HaRule::Equal)]
     pub breaker_window: Duration,
     /// Number of leases that the provider can always close within --breaker-window
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    #[arg(add = HaRule::Equal)]
     pub breaker_floor: u32,
     /// Percentage of all leases that the provider can close within --breaker-window, if more than
     /// --breaker-floor
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
-    #[arg(add = HaRule::Equal)]
     pub breaker_percent: u32,
     /// Maximum number of closes that --breaker-percent permits; a higher --breaker-floor takes precedence
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
-    #[arg(add = HaRule::Equal)]
     pub breaker_ceiling: u32,
     /// Time in which the provider closes no lease on its own, from the first listing of the cluster after a
     /// start
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub breaker_warmup: Duration,
     /// Timeout of one cluster operation, which may be many API calls
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]

@@ -35,7 +35,6 @@ pub struct RunArgs {
     /// Run leases on the cluster of --kubeconfig, KUBECONFIG or this pod; otherwise leases run in memory
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub cluster_k8s: bool,
     /// provider.yaml: its attributes select the orders to bid on, its other lines are settings
     #[arg(long, value_name = "FILE")]
@@ -120,15 +119,13 @@ pub struct BidArgs {
         default_value = "500000uact,500000uakt",
         value_delimiter = ','
     )]
-    #[arg(add = HaRule::Equal, add = FileKey::Chart("bidMinDeposit"))]
+    #[arg(add = FileKey::Chart("bidMinDeposit"))]
     pub bid_deposit: Vec<String>,
     /// Close a bid without a lease after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub bid_timeout: Duration,
     /// Notice period before the provider takes a lease back; 0 offers no reclamation
     #[arg(long, default_value = "0", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub reclamation_window: Duration,
 }
 
@@ -138,28 +135,22 @@ pub struct BidArgs {
 pub struct LeaseArgs {
     /// Close a lease without a manifest after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub manifest_timeout: Duration,
     /// Interval of withdrawals from escrow accounts; 0 withdraws only when an account runs out of funds
     #[arg(long, default_value = "24h", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub withdrawal_period: Duration,
     /// Interval of escrow balance checks, from 1m to 24h
     #[arg(long, default_value = "10m", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub lease_funds_monitor_interval: Duration,
     /// Give every HTTP service a hostname under --deployment-ingress-domain
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
-    #[arg(add = HaRule::Equal)]
     pub deployment_ingress_static_hosts: bool,
     /// Domain of automatic hostnames of services
     #[arg(long, default_value = "")]
-    #[arg(add = HaRule::Equal)]
     pub deployment_ingress_domain: String,
     /// Hostnames denied to tenants; a leading dot includes all names below the domain
     #[arg(long, value_delimiter = ',')]
-    #[arg(add = HaRule::Equal)]
     pub deployment_blocked_hostnames: Vec<String>,
     /// Timeout of one chain query, including retries and other nodes
     #[arg(long, default_value = "1m", value_parser = values::go_duration)]
@@ -193,7 +184,6 @@ pub struct GatewayArgs {
     pub gateway_tls_key: Option<PathBuf>,
     /// Maximum lifetime of tenant tokens; tokens with a longer lifetime are rejected
     #[arg(long, value_name = "DURATION", value_parser = values::go_duration)]
-    #[arg(add = HaRule::Equal)]
     pub gateway_token_lifetime_max: Option<Duration>,
     /// Create and renew a certificate for these host names, on the chain and in the home directory
     #[arg(long, value_name = "HOST", value_delimiter = ',')]

@@ -73,7 +73,7 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
         ];
         requests = requests.with(labels, number(*count));
         for action in go_actions(call) {
-            let labels = [("action", action), ("result", go_result(call))];
+            let labels = [("action", &*action), ("result", go_result(call))];
             compatible = compatible.with(labels, number(*count));
         }
     }

@@ -3,7 +3,6 @@
 use super::common::{CommonArgs, DeletionLogArgs, RetryArgs};
 use super::{ConfirmArgs, ForgetArgs};
 use akash_provider_cli::error::WithHelp;
-use akash_provider_cli::setting::HaRule;
 use akash_provider_cli::values;
 use akash_provider_core::types::Address;
 use akash_provider_operators::ip::IpOperatorOptions;
@@ -61,11 +60,9 @@ pub enum IpAction {
 pub struct PoolArgs {
     /// MetalLB pool of the leased IP addresses; `default` means all pools with automatic assignment
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal)]
     pub metal_lb_pool: String,
     /// Namespace of MetalLB with its pools and controller
     #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
-    #[arg(add = HaRule::Equal)]
     pub metal_lb_namespace: String,
 }
 

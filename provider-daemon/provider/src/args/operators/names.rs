@@ -30,7 +30,6 @@ pub struct NamesArgs {
     pub probe_budget: u32,
     /// Proof of ownership that tenants must give for hostnames outside --deployment-ingress-domain
     #[arg(long, value_enum, default_value = "off")]
-    #[arg(add = HaRule::Equal)]
     pub hostname_proof: ProofArg,
     /// Maximum interval between proof checks of a hostname; requires --hostname-proof
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = values::go_duration)]
