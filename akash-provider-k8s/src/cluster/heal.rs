@@ -189,9 +189,7 @@ impl ClusterContext {
             &self.counters,
         );
         for found in heals {
-            if !repairs.is_outdated(home, &found.write.id, &applied.view) {
-                next = earliest(next, self.try_repair(home, &applied, found, repairs).await);
-            }
+            next = earliest(next, self.try_repair(home, &applied, found, repairs).await);
         }
         next
     }
@@ -216,8 +214,13 @@ impl ClusterContext {
                 let is_conflict = repairs.backoff.repaired(&key, limit, now);
                 repair.log(home, &id, is_conflict);
                 self.counters.count_drift(id.kind, DriftOutcome::Repaired);
-                let versions = repairs.repaired.entry(home.to_owned()).or_default();
-                versions.insert(id, meta.resource_version);
+                // Otherwise the next comparison could find the old state and write the object again.
+                self.until_seen(|| {
+                    let view = self.state.lease_in(home);
+                    let version = meta.resource_version.as_deref();
+                    meta_of(&view, &id).is_some_and(|seen| is_as_new(seen, version))
+                })
+                .await;
                 None
             }
             Err(error) => {

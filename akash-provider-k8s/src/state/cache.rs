@@ -93,8 +93,10 @@ impl<K: WatchedKind> Sink<Decoded<K>> for Cache<K> {
         match object.0 {
             Ok(object) if !object.is_of_a_lease() => {}
             Ok(object) => {
-                self.shared.deleted::<K>(object.meta());
+                let meta = object.meta().clone();
+                // The cache is updated first, because receivers of the signal read it.
                 self.writer.apply_watcher_event(&Event::Delete(object));
+                self.shared.deleted::<K>(&meta);
             }
             Err(invalid) => {
                 self.forget(&invalid.metadata);

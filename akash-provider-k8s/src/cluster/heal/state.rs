@@ -1,10 +1,7 @@
 //! State of the repairs between two comparisons of a lease.
 
-use super::super::differences::meta_of;
-use super::super::is_as_new;
 use crate::apply::item::ObjectId;
 use crate::drift::RepairBackoff;
-use crate::state::LeaseView;
 use crate::statistics::{ClusterCounters, DriftOutcome};
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_model::crd::Manifest;
@@ -16,8 +13,6 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, ObjectId)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// For each namespace and object, the version that a repair wrote, until a watch reports this version.
-    pub(super) repaired: BTreeMap<String, BTreeMap<ObjectId, Option<String>>>,
     /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<ObjectId>>,
     /// Lease of each namespace, including namespaces that lost their labels and Manifest record.
@@ -31,22 +26,6 @@ impl RepairState {
         self.logged.remove(home);
         self.leases.remove(home);
         self.records.remove(home);
-        self.repaired.remove(home);
-    }
-
-    /// Returns true if the cached object is older than the last repair of the object.
-    pub(super) fn is_outdated(&mut self, home: &str, id: &ObjectId, view: &LeaseView) -> bool {
-        let Some(versions) = self.repaired.get_mut(home) else {
-            return false;
-        };
-        let (Some(version), Some(meta)) = (versions.get(id), meta_of(view, id)) else {
-            return false;
-        };
-        let is_outdated = !is_as_new(meta, version.as_deref());
-        if !is_outdated {
-            versions.remove(id);
-        }
-        is_outdated
     }
 
     /// Logs and counts the unrepaired objects in `left`. Omits objects that the previous call logged.
