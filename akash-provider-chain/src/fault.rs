@@ -253,7 +253,6 @@ impl NodeError {
     /// Converts [`Fault::Refused`] to [`Fault::Malformed`], so that another endpoint is tried.
     ///
     /// Used for requests that every node must support.
-    #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();
         self

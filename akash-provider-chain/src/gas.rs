@@ -165,7 +165,6 @@ pub(crate) struct Shape(String);
 
 impl Shape {
     /// Returns the shape of a transaction, or `None` if its gas depends on more than the messages.
-    #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
             [
@@ -187,7 +186,6 @@ impl Shape {
 }
 
 /// Returns a gas limit that is higher than these messages need.
-#[must_use]
 pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
         Msg::CreateBid { resources_offer, .. } => 200_000 + 20_000 * resources_offer.len() as u64,
@@ -206,7 +204,6 @@ pub(crate) struct Estimates {
 
 impl Estimates {
     /// Returns the stored estimate for a transaction, unless the estimate is too old.
-    #[must_use]
     pub(crate) fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
         let (used, at) = self.values.get(&Shape::for_messages(msgs)?)?;
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)

@@ -88,13 +88,11 @@ impl Reader {
         self
     }
 
-    #[must_use]
     pub(crate) fn with_account(mut self, us: Address) -> Self {
         self.us = Some(us);
         self
     }
 
-    #[must_use]
     pub(crate) fn with_observer(mut self, observer: Arc<dyn BlockObserver>) -> Self {
         self.observer = Some(observer);
         self

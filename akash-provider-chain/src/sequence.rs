@@ -29,7 +29,6 @@ pub(crate) struct Expiry {
 
 impl Expiry {
     /// Returns true if no block after the given block can include the transaction.
-    #[must_use]
     pub(crate) fn has_passed(&self, height: Height, time: BlockTime) -> bool {
         // The timeout height itself can still include the transaction.
         self.height.map_or(time > self.time, |last| height >= last)
@@ -55,7 +54,6 @@ struct Sequence {
 impl Sequencer {
     /// Creates a generator for unordered transactions. `salt` must differ between processes that sign with
     /// the same key.
-    #[must_use]
     pub(crate) fn new(salt: u32) -> Self {
         Self {
             salt: i64::from(salt) % NANOS_PER_MILLI,
@@ -65,7 +63,6 @@ impl Sequencer {
     }
 
     /// Returns true if sequences are used instead of unordered transactions.
-    #[must_use]
     pub(crate) const fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
@@ -75,7 +72,6 @@ impl Sequencer {
     }
 
     /// Returns true if the sequence must be read before the next transaction.
-    #[must_use]
     pub(crate) fn needs_sequence(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }

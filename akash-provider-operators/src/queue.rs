@@ -102,7 +102,6 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Creates an empty queue.
-    #[must_use]
     pub(crate) fn new(patience: RetryPolicy) -> Self {
         Self {
             patience,
@@ -156,7 +155,6 @@ impl Queue {
     }
 
     /// Returns the earliest time at which a name is due, because of a reminder or a retry.
-    #[must_use]
     pub(crate) fn due(&self) -> Option<Instant> {
         self.work.due()
     }
@@ -244,7 +242,6 @@ impl Queue {
     }
 
     /// Returns the failure of the last attempt, or `None` if this attempt succeeded.
-    #[must_use]
     pub(crate) fn failure(&self, name: &str) -> Option<&RetryState> {
         self.failed.get(name)
     }
@@ -256,7 +253,6 @@ impl Queue {
 
     /// Returns the number of names in each state. A failed name that was queued again counts as ready or
     /// running.
-    #[must_use]
     pub(crate) fn depth(&self) -> QueueDepth {
         let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));
         let (ignored, waiting): (Vec<_>, Vec<_>) = resting.partition(|(_, failed)| failed.is_ignored);
@@ -269,13 +265,11 @@ impl Queue {
     }
 
     /// Returns the number of queued and running names.
-    #[must_use]
     pub(crate) fn busy(&self) -> usize {
         self.work.ready() + self.work.running()
     }
 
     /// Returns true for a queued or running name.
-    #[must_use]
     pub(crate) fn is_busy(&self, name: &str) -> bool {
         self.work.is_busy(name)
     }

@@ -38,7 +38,6 @@ pub(crate) enum RotationStep {
 
 /// Returns the next step of the rotation. `published` contains all certificates that the chain stores for the
 /// account, without pending changes. `now` is the time since the Unix epoch.
-#[must_use]
 pub(crate) fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,
     next: Option<(&CertificateInfo, &[u8])>,

@@ -71,7 +71,6 @@ pub(crate) struct Expenses {
 
 impl Expenses {
     /// Restores the stored minutes. `today` is the number of the current minute since the Unix epoch.
-    #[must_use]
     pub(crate) fn from_stored(today: u64, mut stored: Vec<Minute>) -> Self {
         stored.sort_by_key(|minute| minute.at);
         let mut expenses = Self::default();
@@ -88,7 +87,6 @@ impl Expenses {
 
     /// Returns the gas and fees by minute, for the [`ExpenseStore`]. `now` is the current time on the
     /// monotonic clock. `today` is the current minute, counted from the Unix epoch.
-    #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);
         let of_day = |at: u64| today.saturating_sub(minute.saturating_sub(at));

@@ -11,7 +11,6 @@ const LOG_CHARS_MAX: usize = 300;
 const PANIC: u32 = 111_222;
 
 /// Maps an error code of the chain to a [`TxError`]. `msg` is the refused message, if known.
-#[must_use]
 pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));
     let is_payout = matches!(msg, Some(Msg::WithdrawLease { .. }));

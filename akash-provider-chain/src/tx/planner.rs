@@ -242,7 +242,6 @@ pub(super) struct Planner {
 
 impl Planner {
     /// Creates a planner without state. `salt` must differ between processes with the same signing key.
-    #[must_use]
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
         if config.ordered {
@@ -265,13 +264,11 @@ impl Planner {
     }
 
     /// Sets the gas and the fees of the last hour. Used after a restart.
-    #[must_use]
     pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
         self.expenses = expenses;
         self
     }
 
-    #[must_use]
     pub(super) const fn expenses(&self) -> &Expenses {
         &self.expenses
     }
@@ -305,13 +302,11 @@ impl Planner {
     }
 
     /// Returns true if no call is queued and no transaction is in flight.
-    #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
     /// Returns the number of queued calls and the number of transactions in flight.
-    #[must_use]
     pub(super) fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.flights.len())
     }

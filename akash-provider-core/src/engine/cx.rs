@@ -61,7 +61,6 @@ impl Cx<'_> {
 
     /// Returns the manifest deadline of a lease that is created at the current block time. Returns `None`
     /// without a manifest timeout.
-    #[must_use]
     pub(super) fn manifest_due(&self) -> Option<BlockTime> {
         self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))
     }

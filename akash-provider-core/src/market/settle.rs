@@ -20,7 +20,6 @@ impl LeaseBook {
 impl DeploymentBook {
     /// Records the earnings of the active and reclaiming leases up to `height`. Returns whether the funds
     /// were insufficient.
-    #[must_use]
     pub(super) fn settle(&mut self, height: Height) -> bool {
         let elapsed = i128::from(height.saturating_sub(self.escrow.account.settled_at));
         // Also without an active lease, so that these blocks are not paid later.

@@ -96,7 +96,6 @@ pub(crate) const fn roots(kind: ItemKind) -> &'static [&'static str] {
 }
 
 /// Returns the path of the first difference, or `None` for equal objects.
-#[must_use]
 pub(crate) fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option<String> {
     let mut comparison = Comparison::new(kind);
     comparison
@@ -107,7 +106,6 @@ pub(crate) fn difference(kind: ItemKind, wanted: &Value, live: &Value) -> Option
 /// Returns the JSON merge patch that makes the live object equal to the rendered object.
 ///
 /// The patch fails for another object of the same name, and does not conflict with status writes.
-#[must_use]
 pub(crate) fn replacement(kind: ItemKind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
         return wanted.clone();

@@ -117,7 +117,6 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Returns true if nothing changes and nothing blocks the apply.
-    #[must_use]
     pub(crate) const fn is_empty(&self) -> bool {
         self.writes.is_empty()
             && self.deletes.is_empty()
@@ -145,7 +144,6 @@ pub(crate) struct DesiredState<'a> {
 }
 
 /// Compares the desired objects with the existing objects. Makes no calls.
-#[must_use]
 pub(crate) fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
     let mut plan = Plan::default();
     for item in wanted.items {
@@ -322,7 +320,6 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
 
 /// Returns the ledger to store during an apply: all objects that may exist, with an empty hash for pending
 /// writes.
-#[must_use]
 pub(crate) fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes {
     let mut ledger = before.clone();
     for write in plan.writes.iter().filter(|w| !w.id.kind.is_watched()) {
@@ -332,7 +329,6 @@ pub(crate) fn ledger_during(before: &ObjectHashes, plan: &Plan) -> ObjectHashes 
 }
 
 /// Returns the ledger after the apply.
-#[must_use]
 pub(crate) fn ledger_after(items: &[Item]) -> ObjectHashes {
     let unwatched = items.iter().filter(|i| !i.id.kind.is_watched());
     unwatched.map(|i| (i.id.clone(), i.hash.clone())).collect()

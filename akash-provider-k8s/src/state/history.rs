@@ -258,7 +258,6 @@ fn cut(mut note: String) -> String {
 
 /// Returns the service of an event, from the pod label or the prefix of the object name (`web-7c9f-x2x`,
 /// `web-np`, `web-data-web-0`). Returns `None` for an event of the whole lease.
-#[must_use]
 pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
     if object.kind == "Pod"
         && let Some(service) = view.pods.get(&object.name).and_then(|pod| pod_service(pod))

@@ -76,7 +76,6 @@ impl CachedKind {
     }
 
     /// Returns true for the kinds of record objects: Manifest, ProviderHost and ProviderLeasedIP.
-    #[must_use]
     pub(super) const fn is_record(self) -> bool {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
     }
@@ -89,7 +88,6 @@ impl CachedKind {
 
     /// Returns true for a kind that is not required to deploy leases. The start does not wait for the list of
     /// such a kind.
-    #[must_use]
     pub(super) const fn may_come_late(self) -> bool {
         matches!(
             self,

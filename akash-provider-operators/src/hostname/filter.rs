@@ -15,7 +15,6 @@ const LARGE_BUFFER: u32 = 65_536;
 
 /// Renders the filter of a hostname. The filter has the same name as the route. `buffer_size` is the
 /// provider's proxy buffer: digits, optionally with `k` or `m`.
-#[must_use]
 pub(crate) fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
     let resource = ObjectKind::Filter.resource();
     let mut all = labels::lease(&host.lease);
@@ -30,7 +29,6 @@ pub(crate) fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size
 }
 
 /// Renders the reference to a filter, as part of a route.
-#[must_use]
 pub(crate) fn reference(name: &str) -> Value {
     let resource = ObjectKind::Filter.resource();
     json!({

@@ -74,7 +74,6 @@ pub fn record(hostname: &str, owner: &Address) -> (String, String) {
 }
 
 /// Returns the message that names the missing TXT record.
-#[must_use]
 pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     let (name, value) = record(hostname, owner);
     format!("proof of ownership pending: create the TXT record `{name}` with the value `{value}`")

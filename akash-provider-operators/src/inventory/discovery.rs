@@ -87,13 +87,11 @@ pub(crate) struct NodeIdentity {
 
 impl NodeIdentity {
     /// Returns true if `node` has the same UID.
-    #[must_use]
     pub(crate) fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
     }
 
     /// Creates the identity of a node.
-    #[must_use]
     pub(crate) fn from_node(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
@@ -253,14 +251,12 @@ impl Cards {
     }
 
     /// Returns the number of cards of a vendor.
-    #[must_use]
     pub(crate) fn count(&self, vendor: Vendor) -> i64 {
         let readable: i64 = self.by_vendor(vendor).map(|(_, count)| count).sum();
         readable + self.unreadable(vendor)
     }
 
     /// Returns the number of a vendor's cards without a valid device ID.
-    #[must_use]
     pub(crate) const fn unreadable(&self, vendor: Vendor) -> i64 {
         self.unreadable[vendor as usize]
     }
@@ -279,7 +275,6 @@ pub(crate) fn name(node: &str) -> Result<String, String> {
 }
 
 /// Returns the label selector of the discovery pods.
-#[must_use]
 pub(crate) fn selector() -> String {
     LABELS.map(|(key, value)| format!("{key}={value}")).join(",")
 }
@@ -288,7 +283,6 @@ pub(crate) fn selector() -> String {
 ///
 /// The pod conforms to the Pod Security Standard `restricted`: the PCI bus in `/sys` is readable without a
 /// host path. The pod requests no resources, so it also runs on a full node.
-#[must_use]
 pub(crate) fn pod(options: &DiscoveryOptions, name: &str, node: &str) -> Value {
     let labels: BTreeMap<_, _> = LABELS.into();
     let port = format!("--api-port={PORT}");
@@ -342,7 +336,6 @@ pub(crate) enum DiscoveryProgress {
 }
 
 /// Returns the progress of the discovery pod of a node.
-#[must_use]
 pub(crate) fn progress(pod: &Value, node: &str) -> DiscoveryProgress {
     if pod["spec"]["nodeName"] != node {
         return DiscoveryProgress::Fails("the pod runs on another node".to_owned());

@@ -75,7 +75,6 @@ pub(crate) struct LabelWrite {
 
 impl LabelIndex {
     /// Creates an index without state. No work is done before the initial lists.
-    #[must_use]
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
             nodes: None,
@@ -95,45 +94,38 @@ impl LabelIndex {
 
     /// Returns the storage classes by name, or `None` before the first list. The value is true for a class
     /// with the label `akash.network=true`.
-    #[must_use]
     pub(crate) const fn classes(&self) -> Option<&BTreeMap<ClusterObjectName, bool>> {
         self.classes.as_ref()
     }
 
     /// Returns the rules for nodes and storage classes.
-    #[must_use]
     pub(crate) const fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
     /// Returns the list of GPUs.
-    #[must_use]
     pub(crate) const fn list(&self) -> &Arc<Database> {
         &self.list
     }
 
     /// Returns the desired labels of a node.
-    #[must_use]
     pub(crate) fn wanted(&self, node: &NodeView) -> DesiredLabels {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
     /// Returns the discovered cards of a node. Returns `None` if the node was replaced or rebooted, or if its
     /// devices changed.
-    #[must_use]
     pub(crate) fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
         (*machine == NodeIdentity::from_node(node)).then_some(cards)
     }
 
     /// Returns the discovered processors.
-    #[must_use]
     pub(crate) const fn processors(&self) -> &Arc<Processors> {
         &self.processors
     }
 
     /// Returns the nodes that require discovery.
-    #[must_use]
     pub(crate) fn unseen(&self) -> BTreeMap<ClusterObjectName, NodeIdentity> {
         if !self.is_known() {
             return BTreeMap::new();

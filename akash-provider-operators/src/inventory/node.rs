@@ -40,7 +40,6 @@ pub(crate) struct NodeView {
 }
 
 /// Returns true for a label that only this operator or the Go operator writes.
-#[must_use]
 pub(crate) fn is_ours(key: &str) -> bool {
     key == labels::MANAGED || key.starts_with(GPU_PREFIX) || key.starts_with(CLASS_LABEL)
 }
@@ -54,7 +53,6 @@ fn matters(key: &str) -> bool {
 
 impl NodeView {
     /// Decodes a node. Invalid values count as missing.
-    #[must_use]
     pub(crate) fn from_object(node: &DynamicObject) -> Self {
         let (spec, status) = (&node.data["spec"], &node.data["status"]);
         let devices = |vendor: Vendor| whole(status["capacity"][vendor.resource()].as_str()?);
@@ -75,7 +73,6 @@ impl NodeView {
     }
 
     /// Returns true if both values are equal, except for the resource versions.
-    #[must_use]
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let version = other.version;
         *other

@@ -51,7 +51,6 @@ pub(crate) struct DesiredLabels {
 
 /// Computes the desired labels of a node. `classes` are the storage classes with the label
 /// `akash.network=true`; `found` are the discovered cards.
-#[must_use]
 pub(crate) fn wanted(
     node: &NodeView,
     rules: &Rules,
@@ -224,7 +223,6 @@ impl DesiredLabels {
 
 /// Returns the patch that sets the desired labels, or `None` if the node already has them. Labels of other clients are
 /// unchanged.
-#[must_use]
 pub(crate) fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in &wanted.labels {

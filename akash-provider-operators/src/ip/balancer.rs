@@ -54,7 +54,6 @@ impl Mode {
     }
 
     /// Renders the Service of a leased address.
-    #[must_use]
     pub(crate) fn render(&self, leased: &LeasedPort) -> Value {
         let service = leased_ip_service(&leased.lease, &leased.ip, &self.pool);
         // Plain data always serializes to JSON.
@@ -83,7 +82,6 @@ impl Mode {
 }
 
 /// Returns true for an annotation that this operator writes, with either prefix.
-#[must_use]
 pub(crate) fn is_ours(annotation: &str) -> bool {
     let name = [OLD, NEW]
         .iter()

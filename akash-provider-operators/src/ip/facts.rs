@@ -39,7 +39,6 @@ pub(crate) type DecodedRecord = Result<LeasedPort, InvalidRecord>;
 
 impl LeasedPort {
     /// Returns the Service that this port needs, as `NAMESPACE/NAME`.
-    #[must_use]
     pub(crate) fn place(&self) -> String {
         let name = leased_ip_service_name(&self.ip.service, self.ip.external_port, self.ip.proto);
         format!("{}/{name}", self.lease.namespace())
@@ -121,7 +120,6 @@ pub(crate) struct DeclaredIps {
 }
 
 /// Decodes a Manifest with the labels of a lease; returns `None` for any other object.
-#[must_use]
 pub(crate) fn manifest(object: &DynamicObject) -> Option<DeclaredIps> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;
     if object.metadata.name.as_deref() != Some(lease.namespace().as_str()) {

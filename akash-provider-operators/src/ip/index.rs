@@ -97,7 +97,6 @@ impl IpWork {
 
 impl IpIndex {
     /// Creates an empty index, which requires no work before the initial lists.
-    #[must_use]
     pub(crate) const fn new(provider: Address, mode: Mode) -> Self {
         Self {
             provider,
@@ -114,13 +113,11 @@ impl IpIndex {
     }
 
     /// Returns the settings for rendering the Services.
-    #[must_use]
     pub(crate) const fn mode(&self) -> &Mode {
         &self.mode
     }
 
     /// Returns the declaration of a Service, if exactly one record declares the Service.
-    #[must_use]
     pub(crate) fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
         let only = claims.next()?;
@@ -134,7 +131,6 @@ impl IpIndex {
     }
 
     /// Returns the Service `place` if it is a load balancer or has a leased address.
-    #[must_use]
     pub(crate) fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
     }
@@ -145,7 +141,6 @@ impl IpIndex {
     }
 
     /// Returns the pools, or `None` before they were listed.
-    #[must_use]
     pub(crate) const fn pools(&self) -> Option<&BTreeMap<ObjectName, Pool>> {
         self.pools.as_ref()
     }

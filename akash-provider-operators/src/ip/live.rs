@@ -55,7 +55,6 @@ pub(crate) struct Difference {
 
 impl LiveService {
     /// Decodes an object of the API server. `now` is the time of the observation.
-    #[must_use]
     pub(crate) fn new(object: &DynamicObject, now: Timestamp) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let given = Assignment::from_status(&object.data);
@@ -64,7 +63,6 @@ impl LiveService {
     }
 
     /// Creates the live Service from the body of a write and the metadata of the response.
-    #[must_use]
     pub(crate) fn written(meta: &ObjectMeta, body: &Value, now: Timestamp) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
         Self::with(meta, spec, now)
@@ -97,7 +95,6 @@ impl LiveService {
 
     /// Returns the name of the ProviderLeasedIP record of this Service, or `None` if the Service is invalid
     /// or has no sharing key.
-    #[must_use]
     pub(crate) fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
@@ -105,7 +102,6 @@ impl LiveService {
 
     /// Updates the times. `before` is the previous version of the Service. `changed` stays the same if the
     /// version is unchanged. `since` stays the same if the addresses are unchanged.
-    #[must_use]
     pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {
             return self;
@@ -123,7 +119,6 @@ impl LiveService {
 
     /// Returns the first difference between this Service and the desired Service, or `None` if the Services
     /// agree.
-    #[must_use]
     pub(crate) fn differs(&self, wanted: &Value) -> Option<Difference> {
         let mut spec = wanted.get("spec").cloned().unwrap_or_default();
         if let Some(spec) = spec.as_object_mut() {

@@ -39,7 +39,6 @@ impl Planner {
     }
 
     /// Returns the time of the next [`PlannerInput::Tick`](super::PlannerInput::Tick), or `None` while idle.
-    #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<akash_provider_core::types::Mono> {
         // One interval for all polling: separate deadlines would save milliseconds only.
         (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))

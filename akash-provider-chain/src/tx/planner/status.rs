@@ -31,7 +31,6 @@ pub struct WriterStatus {
 }
 
 impl Planner {
-    #[must_use]
     pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();
         let prices = self.chain.prices();

@@ -82,7 +82,6 @@ pub(crate) enum BreakerDecision {
 }
 
 impl Breaker {
-    #[must_use]
     pub(crate) fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
             tripped: tripped || held_owners.len() > HELD_OWNERS_MAX,
@@ -97,7 +96,6 @@ impl Breaker {
     }
 
     /// Returns the maximum number of closes within the window for a provider with `leases` leases.
-    #[must_use]
     pub(crate) fn allowed(config: &Config, leases: usize) -> u32 {
         let leases = u64::try_from(leases).unwrap_or(u64::MAX);
         let share = leases.saturating_mul(u64::from(config.breaker_percent)) / 100;
@@ -191,7 +189,6 @@ impl Breaker {
     }
 
     /// Returns true if the warm-up period ends between the times `before` (exclusive) and `now` (inclusive).
-    #[must_use]
     pub(crate) fn warmup_ends_within(&self, before: Mono, now: Mono) -> bool {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
     }
@@ -215,7 +212,6 @@ impl Breaker {
     }
 
     /// Returns the location at which records are missing, or `None` if no records are missing.
-    #[must_use]
     pub(crate) fn records_missing(&self) -> Option<&str> {
         self.records_missing.as_deref()
     }
@@ -231,7 +227,6 @@ impl Breaker {
 
     /// Returns the end of the warm-up period, at which deferred requests are repeated. Returns `None` if no
     /// request is deferred.
-    #[must_use]
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let is_deferred = self.records_missing.is_none() && !self.deferred.is_empty();
         self.warmup_ends.filter(|_| is_deferred)
@@ -239,7 +234,6 @@ impl Breaker {
 
     /// Returns the reason why the breaker holds the requests of all owners, as text for users. Returns `None`
     /// if the breaker does not hold the requests of all owners.
-    #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {
             return Some(TRIPPED.to_owned());
@@ -249,7 +243,6 @@ impl Breaker {
 
     /// Returns the reason why the breaker holds the close or the teardown of a lease, as text for users.
     /// Returns `None` if the breaker holds no request of this lease.
-    #[must_use]
     pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
             return Some(if self.tripped {
@@ -332,20 +325,17 @@ impl Breaker {
         Some(Vec::new())
     }
 
-    #[must_use]
     pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners
     }
 
     /// Returns true if the breaker has tripped for all owners.
-    #[must_use]
     pub(crate) const fn is_tripped(&self) -> bool {
         self.tripped
     }
 
     /// Returns the number of granted requests within the window. Each owner counts for at most half of
     /// `allowed`, rounded up.
-    #[must_use]
     pub(crate) fn recent_count(&self, allowed: u32) -> u32 {
         let half = allowed.div_ceil(2);
         let counts = self.by_owner().into_values().map(|count| count.min(half));
@@ -353,19 +343,16 @@ impl Breaker {
     }
 
     /// Returns all leases with held requests.
-    #[must_use]
     pub(crate) fn waiting(&self) -> BTreeSet<&LeaseId> {
         self.deferred.iter().chain(&self.waiting).collect()
     }
 
-    #[must_use]
     pub(crate) fn awaits_release(&self, lease: &LeaseId) -> bool {
         self.waiting.contains(lease)
     }
 
     /// Returns each lease with a held request, the block time of its first held request, and the reason for
     /// the hold.
-    #[must_use]
     pub(crate) fn held_closes(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
         let since = self.since.iter();
         since

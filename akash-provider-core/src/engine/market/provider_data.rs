@@ -78,29 +78,24 @@ impl ProviderData {
     }
 
     /// Returns a counter that changes with every change of the provider record, the audits or the parameters.
-    #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
     }
 
     /// Returns the registered attributes, or `None` if this provider is not registered.
-    #[must_use]
     pub(in crate::engine) fn attributes(&self) -> Option<&[Attribute]> {
         self.provider.as_ref().map(|p| p.attributes.as_slice())
     }
 
-    #[must_use]
     pub(in crate::engine) fn host(&self) -> Option<&str> {
         self.provider.as_ref()?.host()
     }
 
-    #[must_use]
     pub(in crate::engine) const fn is_registered(&self) -> bool {
         self.provider.is_some()
     }
 
     /// Returns the market parameters, or `None` before the first snapshot.
-    #[must_use]
     pub(in crate::engine) const fn params(&self) -> Option<&MarketParams> {
         self.params.as_ref()
     }

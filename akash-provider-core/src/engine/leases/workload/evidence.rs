@@ -48,7 +48,6 @@ pub(crate) enum LeaseVerdict {
 }
 
 /// Evaluates a lease record after a report that the lease is closed.
-#[must_use]
 pub(crate) fn assess(
     config: &Config,
     now: Mono,

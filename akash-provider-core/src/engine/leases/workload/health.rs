@@ -14,7 +14,6 @@ pub(crate) struct HealthClock {
 }
 
 impl HealthClock {
-    #[must_use]
     pub(crate) const fn health(&self) -> Health {
         self.health
     }
@@ -40,7 +39,6 @@ impl HealthClock {
     }
 
     /// Returns the unhealthy time since the health was last `good` or a new version was deployed.
-    #[must_use]
     pub(crate) fn unhealthy_time(&self, now: Mono) -> Duration {
         if self.health.is_counted() {
             return self.bad_before.saturating_add(now.since(self.since));
@@ -50,7 +48,6 @@ impl HealthClock {
 
     /// Returns when the unhealthy duration reaches `limit`, if the health does not change. Returns `None`
     /// while the unhealthy duration is not counted.
-    #[must_use]
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
         let rest = limit.saturating_sub(self.bad_before);
         self.health.is_counted().then(|| self.since.plus(rest))
