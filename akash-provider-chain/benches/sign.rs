@@ -3,9 +3,7 @@
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::signer::{Ordering, SigningAccount, TxFee, sign};
-use akash_provider_core::types::{
-    BidId, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ResourceUnit, Resources,
-};
+use akash_provider_core::types::{Coin, Dec, DecCoin, DeploymentId, Msg, ResourceUnit, Resources};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -26,10 +24,7 @@ fn main() -> Result<(), Failed> {
         number: 1,
         chain_id: "akashnet-2",
     };
-    let fee = Coin {
-        denom: "uakt".into(),
-        amount: 4_000,
-    };
+    let fee = Coin::new("uakt", 4_000);
     let price = TxFee {
         fee,
         gas_limit: 160_000,
@@ -60,25 +55,13 @@ fn time_on_core() -> Option<Duration> {
 }
 
 fn bid(key: &PrivateKey) -> Msg {
-    let deployment = DeploymentId {
-        owner: key.address().clone(),
-        dseq: 1,
-    };
+    let deployment = DeploymentId::new(key.address().clone(), 1);
     let denom = "uact".into();
     let price = DecCoin::new(&denom, Dec::from_int(40));
     Msg::CreateBid {
-        id: BidId {
-            order: OrderId {
-                group: GroupId { deployment, gseq: 1 },
-                oseq: 1,
-            },
-            provider: key.address().clone(),
-        },
+        id: deployment.group(1).order(1).bid(key.address().clone()),
         price: price.clone(),
-        deposit: Coin {
-            denom,
-            amount: 500_000,
-        },
+        deposit: Coin::new(denom, 500_000),
         resources_offer: vec![ResourceUnit {
             resources: Resources {
                 id: 1,

@@ -122,10 +122,7 @@ impl GasConfig {
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> TxFee {
         TxFee {
-            fee: Coin {
-                denom: Arc::clone(&self.denom),
-                amount: ceilings::cost(gas_limit, price),
-            },
+            fee: Coin::new(Arc::clone(&self.denom), ceilings::cost(gas_limit, price)),
             gas_limit,
             granter: self.granter.clone(),
         }

@@ -106,10 +106,7 @@ fn tx_requests() -> impl Strategy<Value = TxRequest> {
                 chain_id,
                 messages,
                 ordering,
-                fee: Coin {
-                    denom: fee.0.as_str().into(),
-                    amount: fee.1,
-                },
+                fee: Coin::new(fee.0.as_str(), fee.1),
                 gas_limit,
                 granter,
                 note,
@@ -213,7 +210,7 @@ proptest! {
 
     #[test]
     fn decodes_a_coin_of_cosmrs(denom in "[a-z][a-z0-9/]{2,40}", amount in any::<u128>()) {
-        let ours = Coin { denom: denom.as_str().into(), amount };
+        let ours = Coin::new(denom.as_str(), amount);
         let wire = cosmrs::proto::cosmos::base::v1beta1::Coin::from(their_coin(&ours));
         prop_assert_eq!(wire.amount.parse::<u128>().unwrap(), ours.amount);
         prop_assert_eq!(wire.denom, ours.denom.to_string());

@@ -95,19 +95,13 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
             Call::CalculatePrice(_) => Completion::Price(Ok(world.price())),
             Call::FetchBalances(denoms) => Completion::Balances(Ok(denoms
                 .into_iter()
-                .map(|denom| Coin {
-                    denom,
-                    amount: 1 << 60,
-                })
+                .map(|denom| Coin::new(denom, 1 << 60))
                 .collect())),
             _ => Completion::Tx(Ok(TxOutcome::Committed { height: 11 })),
         };
         waiting.extend(calls(engine.step(now(1), Input::Completed(id, completion))));
     }
-    let lost = akash_provider_core::types::BidId {
-        order: order.id,
-        provider: world.tenant.clone(),
-    };
+    let lost = order.id.bid(world.tenant.clone());
     engine.step(
         now(1),
         Input::Chain(ChainEvent::LeaseCreated {

@@ -39,6 +39,19 @@ pub struct WorkloadSpec {
 }
 
 impl WorkloadSpec {
+    /// Creates the desired state of a lease, without scheduler parameters, hostnames and leased IPs, in epoch 0.
+    #[must_use]
+    pub fn new(lease: LeaseId, group: Arc<Group>) -> Self {
+        Self {
+            lease,
+            group,
+            params: Arc::default(),
+            hostnames: Vec::new(),
+            ips: Vec::new(),
+            epoch: 0,
+        }
+    }
+
     /// Returns the set of hostnames to declare.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.hostnames.iter().map(|h| h.hostname.as_str()).collect()
@@ -54,6 +67,18 @@ pub struct HostnameDeclaration {
     pub service: String,
     /// External port of the expose.
     pub external_port: u16,
+}
+
+impl HostnameDeclaration {
+    /// Creates a declaration that routes `hostname` to a port of a service.
+    #[must_use]
+    pub fn new(hostname: impl Into<String>, service: impl Into<String>, external_port: u16) -> Self {
+        Self {
+            hostname: hostname.into(),
+            service: service.into(),
+            external_port,
+        }
+    }
 }
 
 /// A leased IP and the service to which it routes.

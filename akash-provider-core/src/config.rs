@@ -205,17 +205,11 @@ impl Config {
         Self {
             provider,
             chain_id: chain_id.into(),
-            bid_deposit: Coin {
-                denom: "uact".into(),
-                amount: 500_000,
-            },
+            bid_deposit: Coin::new("uact", 500_000),
             refused_bids_are_free: false,
             prices_follow_capacity: false,
             other_bid_deposits: Vec::new(),
-            bid_fee: Coin {
-                denom: "uakt".into(),
-                amount: 0,
-            },
+            bid_fee: Coin::new("uakt", 0),
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),
             reclamation_window: None,

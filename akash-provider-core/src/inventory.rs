@@ -336,6 +336,18 @@ pub struct InventoryUpdate {
     pub leased_ips: Option<LeasedIpUsage>,
 }
 
+impl InventoryUpdate {
+    /// Creates an update of a cluster without a pool of leased IPs.
+    #[must_use]
+    pub fn new(inventory: Arc<dyn Inventory>, placements: Vec<Placement>) -> Self {
+        Self {
+            inventory,
+            placements,
+            leased_ips: None,
+        }
+    }
+}
+
 /// Watches the capacity of a cluster.
 ///
 /// # Contract

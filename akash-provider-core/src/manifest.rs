@@ -51,6 +51,15 @@ pub struct Group {
     pub services: Vec<Service>,
 }
 
+impl Group {
+    /// Creates a group.
+    #[must_use]
+    pub fn new(name: impl Into<String>, services: Vec<Service>) -> Self {
+        let name = name.into();
+        Self { name, services }
+    }
+}
+
 /// One service: an image, its resources and its ports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Service {
@@ -80,6 +89,25 @@ pub struct Service {
     pub credentials: Option<Credentials>,
 }
 
+impl Service {
+    /// Creates a service with one replica, without an entry point, variables, ports and parameters of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, image: impl Into<String>, resources: Resources) -> Self {
+        Self {
+            name: name.into(),
+            image: image.into(),
+            command: None,
+            args: None,
+            env: None,
+            resources,
+            count: 1,
+            expose: Vec::new(),
+            params: None,
+            credentials: None,
+        }
+    }
+}
+
 /// A port of a service, and the clients that may connect to the port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,6 +133,22 @@ pub struct ServiceExpose {
 }
 
 impl ServiceExpose {
+    /// Creates a TCP port that is reachable only inside the deployment, with the same number outside of the container.
+    #[must_use]
+    pub fn new(port: u16) -> Self {
+        Self {
+            port,
+            external_port: 0,
+            proto: Proto::Tcp,
+            service: String::new(),
+            global: false,
+            hosts: None,
+            http_options: HttpOptions::default(),
+            ip: String::new(),
+            endpoint_sequence_number: 0,
+        }
+    }
+
     /// Returns the port outside of the container: `external_port`, or `port` if `external_port` is 0.
     #[must_use]
     pub const fn effective_external_port(&self) -> u16 {

@@ -78,10 +78,7 @@ impl MarketConfig {
 #[must_use]
 pub fn network_params() -> MarketParams {
     const HOUR: Duration = Duration::from_secs(3600);
-    let deposit = |denom: &str| Coin {
-        denom: denom.into(),
-        amount: 500_000,
-    };
+    let deposit = |denom: &str| Coin::new(denom, 500_000);
     MarketParams {
         bid_min_deposits: vec![deposit("uakt"), deposit("uact")],
         order_max_bids: 20,

@@ -20,10 +20,7 @@ pub fn address(part: &str, text: &str) -> Result<Address, Malformed> {
 /// Returns an error if a field is missing or invalid.
 pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentId, Malformed> {
     let id = required("id", id)?;
-    Ok(DeploymentId {
-        owner: address("id.owner", &id.owner)?,
-        dseq: id.dseq,
-    })
+    Ok(DeploymentId::new(address("id.owner", &id.owner)?, id.dseq))
 }
 
 /// Converts a protobuf message to the id of a group.
@@ -32,14 +29,7 @@ pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentI
 /// Returns an error if a field is missing or invalid.
 pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
     let id = required("id", id)?;
-    let deployment = DeploymentId {
-        owner: address("id.owner", &id.owner)?,
-        dseq: id.dseq,
-    };
-    Ok(GroupId {
-        deployment,
-        gseq: id.gseq,
-    })
+    Ok(DeploymentId::new(address("id.owner", &id.owner)?, id.dseq).group(id.gseq))
 }
 
 /// Converts a protobuf message to the id of an order.
@@ -48,15 +38,8 @@ pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
 /// Returns an error if a field is missing or invalid.
 pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
     let id = required("id", id)?;
-    let deployment = DeploymentId {
-        owner: address("id.owner", &id.owner)?,
-        dseq: id.dseq,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: id.gseq,
-    };
-    Ok(OrderId { group, oseq: id.oseq })
+    let group = DeploymentId::new(address("id.owner", &id.owner)?, id.dseq).group(id.gseq);
+    Ok(group.order(id.oseq))
 }
 
 /// Converts a protobuf message to the id of a bid.
@@ -75,10 +58,7 @@ pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
         gseq: id.gseq,
         oseq: id.oseq,
     };
-    Ok(BidId {
-        order: order_id(Some(order))?,
-        provider: address("id.provider", &id.provider)?,
-    })
+    Ok(order_id(Some(order))?.bid(address("id.provider", &id.provider)?))
 }
 
 /// Converts the id of a lease. A lease has the same id as its bid.

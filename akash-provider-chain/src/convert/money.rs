@@ -35,15 +35,15 @@ pub(crate) fn dec_coin_from_text(denom: &str, amount: &str) -> Result<DecCoin, M
 pub(super) fn coin(part: &str, coin: Option<wire::Coin>) -> Result<Coin, Malformed> {
     let coin = required(part, coin)?;
     let amount = coin.amount.parse();
-    Ok(Coin {
-        denom: coin.denom.into(),
-        amount: amount.map_err(|_| {
+    Ok(Coin::new(
+        coin.denom,
+        amount.map_err(|_| {
             Malformed::new(
                 format!("{part}.amount"),
                 format!("`{}` is not an amount", excerpt(&coin.amount)),
             )
         })?,
-    })
+    ))
 }
 
 pub(super) fn duration(

@@ -263,10 +263,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
 /// Returns the provider attributes that an auditor has signed.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
-    AuditedAttributes {
-        auditor: audited.auditor,
-        attributes: from_attributes(audited.attributes),
-    }
+    AuditedAttributes::new(audited.auditor, from_attributes(audited.attributes))
 }
 
 /// Returns the auditor, the provider, and the provider attributes signed by the auditor.
@@ -369,10 +366,7 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
 pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malformed> {
     // Nodes omit a balance of 0, or encode an empty message.
     let Some(balance) = balance.filter(|b| !b.denom.is_empty() || !b.amount.is_empty()) else {
-        return Ok(Coin {
-            denom: denom.into(),
-            amount: 0,
-        });
+        return Ok(Coin::new(denom, 0));
     };
     if balance.denom != denom {
         let why = format!("is `{}`, expected `{denom}`", super::excerpt(&balance.denom));

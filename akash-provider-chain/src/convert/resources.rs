@@ -45,10 +45,10 @@ fn wire_value(number: u64) -> Option<wire::ResourceValue> {
 fn endpoint(endpoint: wire::Endpoint) -> Result<Endpoint, Malformed> {
     let kind = u32::try_from(endpoint.kind).map_err(|e| e.to_string());
     let kind = kind.and_then(EndpointKind::try_from);
-    Ok(Endpoint {
-        kind: kind.map_err(|why| Malformed::new("endpoints.kind", why))?,
-        sequence_number: endpoint.sequence_number,
-    })
+    Ok(Endpoint::new(
+        kind.map_err(|why| Malformed::new("endpoints.kind", why))?,
+        endpoint.sequence_number,
+    ))
 }
 
 pub(super) fn from_resources(resources: Option<wire::Resources>) -> Result<Resources, Malformed> {
@@ -64,19 +64,13 @@ pub(super) fn from_resources(resources: Option<wire::Resources>) -> Result<Resou
     };
     Ok(Resources {
         id: wire.id,
-        cpu: Cpu {
-            units: value("cpu.units", cpu.units)?,
-            attributes: from_attributes(cpu.attributes),
-        },
-        memory: Memory {
-            bytes: value("memory.quantity", memory.quantity)?,
-            attributes: from_attributes(memory.attributes),
-        },
+        cpu: Cpu::new(value("cpu.units", cpu.units)?, from_attributes(cpu.attributes)),
+        memory: Memory::new(
+            value("memory.quantity", memory.quantity)?,
+            from_attributes(memory.attributes),
+        ),
         storage: wire.storage.into_iter().map(volume).collect::<Result<_, _>>()?,
-        gpu: Gpu {
-            units: value("gpu.units", gpu.units)?,
-            attributes: from_attributes(gpu.attributes),
-        },
+        gpu: Gpu::new(value("gpu.units", gpu.units)?, from_attributes(gpu.attributes)),
         endpoints: wire
             .endpoints
             .into_iter()

@@ -6,7 +6,7 @@ use crate::method::Method;
 use crate::proto::{akash, cosmos};
 use akash::{audit, cert, deployment as dep, discovery, escrow, market as mkt, provider as prov};
 use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, PageRequest};
-use akash_provider_core::types::{Address, BidState, DeploymentId, GroupId, LeaseState, OrderId, OrderState};
+use akash_provider_core::types::{Address, BidState, DeploymentId, LeaseState, OrderState};
 use cosmos::base::{
     node::v1beta1 as node, query::v1beta1::PageRequest as WirePage, tendermint::v1beta1 as tm,
 };
@@ -56,7 +56,7 @@ fn page(wire: Option<WirePage>) -> PageRequest {
 
 fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
     let owner = owner.parse::<Address>().ok()?;
-    (dseq != 0).then_some(DeploymentId { owner, dseq })
+    (dseq != 0).then_some(DeploymentId::new(owner, dseq))
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
@@ -102,15 +102,10 @@ fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
         mkt::v1beta5::QueryBidsRequest::PATH => {
             let wire: mkt::v1beta5::QueryBidsRequest = of(bytes);
             let filters = wire.filters.unwrap_or_default();
-            let order = filters.owner.parse().ok().map(|owner| OrderId {
-                group: GroupId {
-                    deployment: DeploymentId {
-                        owner,
-                        dseq: filters.dseq,
-                    },
-                    gseq: filters.gseq,
-                },
-                oseq: filters.oseq,
+            let order = filters.owner.parse().ok().map(|owner| {
+                DeploymentId::new(owner, filters.dseq)
+                    .group(filters.gseq)
+                    .order(filters.oseq)
             });
             let filter = BidFilter {
                 order,

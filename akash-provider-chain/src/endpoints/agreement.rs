@@ -63,11 +63,7 @@ impl Endpoints {
                 None => alone(Agreement::Unreachable),
             }
         };
-        Ok(Observed {
-            value: instead.unwrap_or(value),
-            height,
-            agreement,
-        })
+        Ok(Observed::new(instead.unwrap_or(value), height, agreement))
     }
 
     pub(crate) async fn query_with_endpoint<M: Method>(

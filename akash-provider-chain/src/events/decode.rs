@@ -125,24 +125,18 @@ fn need<T>(part: &'static str, value: Option<T>) -> Result<T, Malformed> {
 
 impl EventMarketId {
     fn deployment(&self) -> Result<DeploymentId, Malformed> {
-        Ok(DeploymentId {
-            owner: event_address("id.owner", &self.owner)?,
-            dseq: self.dseq.0,
-        })
+        Ok(DeploymentId::new(
+            event_address("id.owner", &self.owner)?,
+            self.dseq.0,
+        ))
     }
 
     fn group(&self) -> Result<GroupId, Malformed> {
-        Ok(GroupId {
-            deployment: self.deployment()?,
-            gseq: need("id.gseq", self.gseq)?,
-        })
+        Ok(self.deployment()?.group(need("id.gseq", self.gseq)?))
     }
 
     fn order(&self) -> Result<OrderId, Malformed> {
-        Ok(OrderId {
-            group: self.group()?,
-            oseq: need("id.oseq", self.oseq)?,
-        })
+        Ok(self.group()?.order(need("id.oseq", self.oseq)?))
     }
 
     /// Returns true for a bid id with a `bseq`. Such a bid never belongs to this provider.
@@ -152,10 +146,7 @@ impl EventMarketId {
 
     fn bid(&self) -> Result<BidId, Malformed> {
         let provider = need("id.provider", self.provider.as_deref())?;
-        Ok(BidId {
-            order: self.order()?,
-            provider: event_address("id.provider", provider)?,
-        })
+        Ok(self.order()?.bid(event_address("id.provider", provider)?))
     }
 }
 

@@ -186,10 +186,7 @@ mod tests {
 
     fn price(amount: u128) -> TxFee {
         TxFee {
-            fee: akash_provider_core::types::Coin {
-                denom: "uakt".into(),
-                amount,
-            },
+            fee: akash_provider_core::types::Coin::new("uakt", amount),
             gas_limit: 1,
             granter: None,
         }

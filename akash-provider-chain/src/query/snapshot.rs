@@ -12,8 +12,8 @@ use crate::proto::akash;
 use crate::rpc::types::BlockHash;
 use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo};
 use akash_provider_core::types::{
-    Address, Bid, BidId, BidState, BlockTime, DeploymentId, DeploymentRecord, Height, LeaseRecord,
-    LeaseState, MarketParams, Order, OrderId, OrderState, ProviderRecord, Snapshot,
+    Address, Bid, BidState, BlockTime, DeploymentId, DeploymentRecord, Height, LeaseRecord, LeaseState,
+    MarketParams, Order, OrderId, OrderState, ProviderRecord, Snapshot,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,10 +204,7 @@ impl Reader {
         let live_orders: BTreeSet<&OrderId> = live.iter().map(|b| &b.id.order).collect();
         let rest = orders.iter().filter(|o| !live_orders.contains(&o.id));
         let look = |order: &Order| {
-            let id = BidId {
-                order: order.id.clone(),
-                provider: provider.clone(),
-            };
+            let id = order.id.clone().bid(provider.clone());
             async move {
                 let response = match self.get(&convert::bid_request(&id), pin).await {
                     Err(error) if error.is_not_found() => return Ok(None),

@@ -120,10 +120,7 @@ async fn records(reader: &Reader, chain: &Chain, won: &BidId) {
     let deployment = reader.deployment(won.deployment()).await.unwrap();
     assert_eq!(deployment, market.deployment(won.deployment()));
     assert_eq!(reader.params().await.unwrap(), *market.params());
-    let unknown = BidId {
-        order: won.order.clone(),
-        provider: account(9),
-    };
+    let unknown = won.order.clone().bid(account(9));
     let missing = reader.bid(&unknown).await.unwrap();
     assert_eq!((missing.value, missing.agreement), (None, Agreement::Single));
     assert_eq!(reader.provider(&account(9)).await.unwrap(), None);

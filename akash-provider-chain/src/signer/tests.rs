@@ -49,14 +49,8 @@ fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, TxFee)> {
         _ => return None,
     };
     let fee_coin = match &fee.amount[..] {
-        [] => Coin {
-            denom: "uakt".into(),
-            amount: 0,
-        },
-        [coin] => Coin {
-            denom: coin.denom.as_str().into(),
-            amount: coin.amount.parse().unwrap(),
-        },
+        [] => Coin::new("uakt", 0),
+        [coin] => Coin::new(coin.denom.as_str(), coin.amount.parse().unwrap()),
         _ => return None,
     };
     let price = TxFee {
@@ -170,10 +164,7 @@ fn encodes_a_granter_and_a_zero_fee() {
         number: 1,
         chain_id: "local",
     };
-    let fee = Coin {
-        denom: "uakt".into(),
-        amount: 0,
-    };
+    let fee = Coin::new("uakt", 0);
     let price = TxFee {
         fee,
         gas_limit: 5,

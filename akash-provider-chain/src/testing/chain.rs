@@ -7,8 +7,8 @@ use super::event::tx_result;
 use super::{Node, Reply};
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
-    ProviderRecord, Snapshot,
+    Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, Height, Msg, OrderId, ProviderRecord,
+    Snapshot,
 };
 pub(crate) use lie::{Lie, block_hash};
 pub(crate) use records::{account_answer, answer};
@@ -128,25 +128,13 @@ impl Chain {
     /// Creates a deployment with this number of groups, and returns its orders.
     pub(crate) fn order(&self, dseq: u64, groups: u32) -> Vec<OrderId> {
         assert!(self.tenant(create(dseq, groups)));
-        let deployment = DeploymentId {
-            owner: account(1),
-            dseq,
-        };
-        let order = |gseq| OrderId {
-            group: GroupId {
-                deployment: deployment.clone(),
-                gseq,
-            },
-            oseq: 1,
-        };
+        let deployment = DeploymentId::new(account(1), dseq);
+        let order = |gseq| deployment.clone().group(gseq).order(1);
         (1..=groups).map(order).collect()
     }
 
     pub(crate) fn bid(&self, order: &OrderId, provider: u8) -> BidId {
-        let id = BidId {
-            order: order.clone(),
-            provider: account(provider),
-        };
+        let id = order.clone().bid(account(provider));
         assert!(self.provider(&create_bid(&id)));
         id
     }
@@ -319,7 +307,7 @@ fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
 }
 
 pub(crate) fn create(dseq: u64, groups: u32) -> TenantMsg {
-    use akash_provider_core::types::{GroupSpec, PlacementRequirements, ResourceUnit, Resources};
+    use akash_provider_core::types::{GroupSpec, ResourceUnit, Resources};
     let unit = ResourceUnit {
         resources: Resources {
             id: 1,
@@ -328,16 +316,9 @@ pub(crate) fn create(dseq: u64, groups: u32) -> TenantMsg {
         count: 1,
         price: price(),
     };
-    let group = |n| GroupSpec {
-        name: format!("group-{n}"),
-        requirements: PlacementRequirements::default(),
-        resources: vec![unit.clone()],
-    };
+    let group = |n| GroupSpec::new(format!("group-{n}"), vec![unit.clone()]);
     TenantMsg::CreateDeployment {
-        id: DeploymentId {
-            owner: account(1),
-            dseq,
-        },
+        id: DeploymentId::new(account(1), dseq),
         groups: (0..groups).map(group).collect(),
         hash: [7; 32],
         deposit: "5000000uact".parse().unwrap(),

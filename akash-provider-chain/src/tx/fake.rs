@@ -9,8 +9,8 @@ use crate::signer::TxHash;
 use akash_provider_core::chain::{Account, MemoryChain, SyncInfo};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, CloseReason, Coin, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Msg,
-    OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
+    Address, BidId, BlockTime, CloseReason, Coin, Dec, DecCoin, DeploymentId, GroupSpec, Msg, OrderId,
+    ProviderRecord, ResourceUnit, Resources,
 };
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,10 +61,7 @@ fn refusal(number: u32, log: &str) -> Refusal {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 fn tenant() -> Address {
@@ -77,10 +74,7 @@ impl Node {
         chain.market(|market| {
             market.fund(&tenant(), &uact(u128::from(u64::MAX)));
             market.fund(key.address(), &uact(u128::from(u64::MAX)));
-            let fees = Coin {
-                denom: "uakt".into(),
-                amount: u128::from(u64::MAX),
-            };
+            let fees = Coin::new("uakt", u128::from(u64::MAX));
             market.fund(key.address(), &fees);
             let record = ProviderRecord {
                 owner: key.address().clone(),
@@ -112,10 +106,7 @@ impl Node {
 
     /// Creates an open order.
     pub(crate) fn order(&self, dseq: u64) -> OrderId {
-        let id = DeploymentId {
-            owner: tenant(),
-            dseq,
-        };
+        let id = DeploymentId::new(tenant(), dseq);
         let resources = ResourceUnit {
             resources: Resources {
                 id: 1,
@@ -124,11 +115,7 @@ impl Node {
             count: 1,
             price: DecCoin::new(&"uact".into(), Dec::from_int(100)),
         };
-        let group = GroupSpec {
-            name: "web".into(),
-            requirements: PlacementRequirements::default(),
-            resources: vec![resources],
-        };
+        let group = GroupSpec::new("web", vec![resources]);
         let create = TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: vec![group],
@@ -137,21 +124,12 @@ impl Node {
             reclamation_min_window: None,
         };
         self.chain.market(|m| m.tenant(create)).unwrap();
-        OrderId {
-            group: GroupId {
-                deployment: id,
-                gseq: 1,
-            },
-            oseq: 1,
-        }
+        id.group(1).order(1)
     }
 
     pub(crate) fn bid(&self, order: &OrderId) -> Msg {
         Msg::CreateBid {
-            id: BidId {
-                order: order.clone(),
-                provider: self.key.address().clone(),
-            },
+            id: order.clone().bid(self.key.address().clone()),
             price: DecCoin::new(&"uact".into(), Dec::from_int(40)),
             deposit: uact(500_000),
             resources_offer: Vec::new(),

@@ -9,7 +9,7 @@ use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::manifest;
 use akash_provider_core::types::{
     Address, Bid, BidId, BidState, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, Deployment, DeploymentId,
-    DeploymentRecord, EscrowAccount, Group, GroupId, GroupSpec, GroupState, Lease, LeaseRecord, LeaseState,
+    DeploymentRecord, EscrowAccount, Group, GroupSpec, GroupState, Lease, LeaseRecord, LeaseState,
     MarketParams, Memory, Mono, Now, Order, OrderId, OrderState, PlacementRequirements, ProviderRecord,
     ResourceUnit, Resources, Snapshot, Storage,
 };
@@ -33,11 +33,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Result<Self, BenchError> {
         let price = DecCoin::new(&"uact".into(), Dec::from_int(100));
-        let unit = ResourceUnit {
-            resources: resources(100, 128 * MI, 512 * MI),
-            count: 1,
-            price,
-        };
+        let unit = ResourceUnit::new(resources(100, 128 * MI, 512 * MI), 1, price);
         let requirements = PlacementRequirements::default();
         let spec = GroupSpec {
             name: "group".to_owned(),
@@ -52,21 +48,11 @@ impl World {
     }
 
     pub(crate) fn order_id(&self, dseq: u64) -> OrderId {
-        let deployment = DeploymentId {
-            owner: self.tenant.clone(),
-            dseq,
-        };
-        OrderId {
-            group: GroupId { deployment, gseq: 1 },
-            oseq: 1,
-        }
+        DeploymentId::new(self.tenant.clone(), dseq).group(1).order(1)
     }
 
     pub(crate) fn bid_id(&self, dseq: u64) -> BidId {
-        BidId {
-            order: self.order_id(dseq),
-            provider: self.provider.clone(),
-        }
+        self.order_id(dseq).bid(self.provider.clone())
     }
 
     pub(crate) fn price(&self) -> DecCoin {
@@ -108,10 +94,7 @@ impl World {
 
     fn deployment(&self, dseq: u64) -> DeploymentRecord {
         let id = self.order_id(dseq).deployment().clone();
-        let group = GroupId {
-            deployment: id.clone(),
-            gseq: 1,
-        };
+        let group = id.clone().group(1);
         let deployment = Deployment {
             id,
             active: true,
@@ -145,10 +128,7 @@ impl World {
             time: BlockTime(1_000_000),
             provider: Some(provider),
             params: MarketParams {
-                bid_min_deposits: vec![Coin {
-                    denom: "uact".into(),
-                    amount: 500_000,
-                }],
+                bid_min_deposits: vec![Coin::new("uact", 500_000)],
                 order_max_bids: 20,
                 min_reclamation_window: Duration::from_secs(3600),
                 max_reclamation_window: Duration::from_secs(2_592_000),
@@ -166,11 +146,7 @@ impl World {
         config.bid_timeout = None;
         let mut engine = Engine::new(config)?;
         let inventory = Arc::new(NodeInventory::new(&uniform_nodes(nodes, 1_000_000_000)));
-        let update = InventoryUpdate {
-            inventory,
-            placements: Vec::new(),
-            leased_ips: None,
-        };
+        let update = InventoryUpdate::new(inventory, Vec::new());
         engine.step(now(0), Input::Inventory(update));
         Ok(engine)
     }
@@ -203,38 +179,20 @@ impl World {
 
     fn running(&self, dseq: u64) -> cluster::WorkloadSpec {
         let service = manifest::Service {
-            name: "web".to_owned(),
-            image: "nginx:1.27".to_owned(),
-            command: None,
-            args: None,
             env: Some(vec!["MODE=production".to_owned()]),
-            resources: resources(100, 128 * MI, 512 * MI),
-            count: 1,
             expose: vec![manifest::ServiceExpose {
-                port: 80,
                 external_port: 80,
                 proto: manifest::Proto::Tcp,
-                service: String::new(),
                 global: true,
-                hosts: None,
                 http_options: manifest::HttpOptions::default(),
-                ip: String::new(),
-                endpoint_sequence_number: 0,
+                ..manifest::ServiceExpose::new(80)
             }],
-            params: None,
-            credentials: None,
+            ..manifest::Service::new("web", "nginx:1.27", resources(100, 128 * MI, 512 * MI))
         };
-        cluster::WorkloadSpec {
-            lease: self.bid_id(dseq),
-            group: Arc::new(manifest::Group {
-                name: "group".to_owned(),
-                services: vec![service],
-            }),
-            params: Arc::default(),
-            hostnames: Vec::new(),
-            ips: Vec::new(),
-            epoch: 0,
-        }
+        cluster::WorkloadSpec::new(
+            self.bid_id(dseq),
+            Arc::new(manifest::Group::new("group", vec![service])),
+        )
     }
 
     /// Starts an engine with a snapshot and a cluster. Responds to the engine's calls until only timers are
@@ -260,10 +218,9 @@ impl World {
                     Call::FetchDeployment(id) => Completion::Deployment(Ok(Some(self.deployment(id.dseq)))),
                     // More than any deposit.
                     Call::FetchBalances(denoms) => {
-                        let coins = denoms.into_iter().map(|denom| Coin {
-                            denom,
-                            amount: u128::from(u64::MAX),
-                        });
+                        let coins = denoms
+                            .into_iter()
+                            .map(|denom| Coin::new(denom, u128::from(u64::MAX)));
                         Completion::Balances(Ok(coins.collect()))
                     }
                     other => return Err(format!("unexpected call {other:?}").into()),

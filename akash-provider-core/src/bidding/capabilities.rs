@@ -104,11 +104,9 @@ mod tests {
 
     fn volume_unit(wanted: &[(&str, &str)]) -> ResourceUnit {
         let mut unit = unit(7);
-        unit.resources.storage.push(Storage {
-            name: "data".to_owned(),
-            bytes: 1 << 30,
-            attributes: attributes(wanted),
-        });
+        unit.resources
+            .storage
+            .push(Storage::new("data", 1 << 30, attributes(wanted)));
         unit
     }
 

@@ -281,11 +281,7 @@ mod tests {
     }
 
     fn volume(bytes: u64) -> Storage {
-        Storage {
-            name: "data".to_owned(),
-            bytes,
-            attributes: Vec::new(),
-        }
+        Storage::new("data", bytes, Vec::new())
     }
 
     #[test]

@@ -31,10 +31,9 @@ pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>
         }
     }
     let signed: Vec<Attribute> = placement.iter().cloned().collect();
-    let audited = signers.into_iter().map(|auditor| AuditedAttributes {
-        auditor: auditor.to_owned(),
-        attributes: signed.clone(),
-    });
+    let audited = signers
+        .into_iter()
+        .map(|auditor| AuditedAttributes::new(auditor, signed.clone()));
     let mut declared = signed.clone();
     for (number, set) in volumes.iter().enumerate() {
         let key = |a: &Attribute| format!("{}{}/{}", capabilities::STORAGE, number + 1, a.key);

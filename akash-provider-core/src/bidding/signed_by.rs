@@ -104,10 +104,10 @@ mod tests {
     }
 
     fn record(auditor: &str, pairs: &[(&str, &str)]) -> AuditedAttributes {
-        AuditedAttributes {
-            auditor: auditor.to_owned(),
-            attributes: pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect(),
-        }
+        AuditedAttributes::new(
+            auditor,
+            pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect(),
+        )
     }
 
     #[test]

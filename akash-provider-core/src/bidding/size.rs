@@ -150,10 +150,7 @@ mod tests {
     #[test]
     fn orders_with_too_many_comparisons_are_declined_before_comparing() {
         let (ours, signed) = (attributes(500), attributes(500));
-        let audited = [AuditedAttributes {
-            auditor: "a".to_owned(),
-            attributes: signed,
-        }];
+        let audited = [AuditedAttributes::new("a", signed)];
         let facts = OrderContext {
             attributes: Some(&ours),
             audited: &audited,

@@ -71,10 +71,7 @@ fn hostnames_are_declined_without_the_hostname_facet() {
     let mut config = config();
     config.hostnames = false;
     let mut group = group();
-    let endpoint = |kind| Endpoint {
-        kind,
-        sequence_number: 0,
-    };
+    let endpoint = |kind| Endpoint::new(kind, 0);
     group.resources[0].resources.endpoints = vec![endpoint(EndpointKind::RandomPort)];
     assert_eq!(should_bid(&order(group.clone()), &NOTHING, &config), Ok(()));
     let http = endpoint(EndpointKind::SharedHttp);
@@ -118,11 +115,7 @@ fn orders_without_the_configured_attributes_are_declined() {
 fn more_than_four_volumes_are_declined() {
     let with = |volumes: usize| {
         let mut group = group();
-        let volume = |n| Storage {
-            name: format!("v{n}"),
-            bytes: 1 << 30,
-            attributes: Vec::new(),
-        };
+        let volume = |n| Storage::new(format!("v{n}"), 1 << 30, Vec::new());
         group.resources[0].resources.storage = (0..volumes).map(volume).collect();
         should_bid(&order(group), &NOTHING, &config())
     };
@@ -144,10 +137,7 @@ fn w9_changed_attributes_and_audits_count_at_once() {
     group.requirements.signed_by.any_of = vec!["auditor".to_owned()];
     let order = order(group);
     let (eu, us) = ([attribute("region", "eu")], [attribute("region", "us")]);
-    let audit = [AuditedAttributes {
-        auditor: "auditor".to_owned(),
-        attributes: us.to_vec(),
-    }];
+    let audit = [AuditedAttributes::new("auditor", us.to_vec())];
     let code = |facts: OrderContext<'_>| {
         should_bid(&order, &facts, &config())
             .err()
@@ -187,11 +177,7 @@ fn wrong_in_every_way() -> Order {
     let mut group = group();
     group.requirements.attributes = vec![attribute("region", "us")];
     group.requirements.signed_by.all_of = vec!["auditor".to_owned()];
-    let volume = Storage {
-        name: "v".to_owned(),
-        bytes: 1,
-        attributes: vec![attribute("class", "beta3")],
-    };
+    let volume = Storage::new("v", 1, vec![attribute("class", "beta3")]);
     group.resources[0].resources.storage = vec![volume; 5];
     let mut order = order(group);
     order.reclamation_min_window = Some(HOUR);
@@ -209,10 +195,7 @@ fn the_first_failing_check_gives_the_reason() {
         attribute("region", "us"),
         attribute("capabilities/storage/1/class", "beta3"),
     ];
-    let audit = [AuditedAttributes {
-        auditor: "auditor".to_owned(),
-        attributes: ours.to_vec(),
-    }];
+    let audit = [AuditedAttributes::new("auditor", ours.to_vec())];
     let params = MarketParams {
         bid_min_deposits: Vec::new(),
         ..params()

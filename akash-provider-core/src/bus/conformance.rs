@@ -10,7 +10,7 @@
 
 use super::{Bus, Delivery, EventStream};
 use crate::conformance::{Rule, SearchResult};
-use crate::types::{Address, DeploymentId, Event, GroupId, OrderId, Topic};
+use crate::types::{Address, DeploymentId, Event, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,13 +43,9 @@ fn fact(number: u32) -> Arc<Event> {
 /// connection.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
-    let deployment = DeploymentId {
-        owner,
-        dseq: number.into(),
-    };
-    let group = GroupId { deployment, gseq: 1 };
+    let group = DeploymentId::new(owner, number.into()).group(1);
     Arc::new(Event::BidsNotCounted {
-        order: OrderId { group, oseq: 1 },
+        order: group.order(1),
         message: "x".repeat(4096),
     })
 }

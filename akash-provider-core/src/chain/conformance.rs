@@ -65,20 +65,14 @@ pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
 type Events = BoxStream<'static, Result<ChainEvent, Error>>;
 
 pub(super) fn bid_id(order: &OrderId, provider: &Address) -> BidId {
-    BidId {
-        order: order.clone(),
-        provider: provider.clone(),
-    }
+    order.clone().bid(provider.clone())
 }
 
 pub(super) fn create_bid(id: &BidId, driver: &dyn Driver) -> Msg {
     Msg::CreateBid {
         id: id.clone(),
         price: driver.price(),
-        deposit: Coin {
-            denom: driver.price().denom,
-            amount: 500_000,
-        },
+        deposit: Coin::new(driver.price().denom, 500_000),
         resources_offer: Vec::new(),
         reclamation_window: None,
     }

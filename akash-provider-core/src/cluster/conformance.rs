@@ -32,8 +32,8 @@ mod workloads;
 use super::{Cluster, WorkloadSpec};
 use crate::conformance::Rule;
 pub use crate::conformance::{ActionFn, Outage};
-use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
-use crate::types::{Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage};
+use crate::manifest::{Group, Service, ServiceExpose};
+use crate::types::{Address, Cpu, DeploymentId, Gpu, LeaseId, Memory, Resources, Storage};
 use checks::{listed, remove, wait_for};
 pub use facets::{
     a_hostname_has_one_holder, an_address_moves_within_its_tenant, commands_run_in_existing_services,
@@ -103,55 +103,28 @@ impl Setup {
 
     fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).expect("20 bytes are an address");
-        let deployment = DeploymentId { owner, dseq };
-        let group = GroupId { deployment, gseq: 1 };
-        LeaseId {
-            order: OrderId { group, oseq: 1 },
-            provider: self.provider.clone(),
-        }
+        let group = DeploymentId::new(owner, dseq).group(1);
+        group.order(1).bid(self.provider.clone())
     }
 
     fn deployment(&self, lease: &LeaseId, count: u32) -> WorkloadSpec {
         let service = Service {
-            name: "web".to_owned(),
-            image: self.image.clone(),
             command: Some(self.run.clone()).filter(|run| !run.is_empty()),
-            args: None,
-            env: None,
-            resources: small_resources(),
             count,
             expose: vec![expose(80, true), expose(9000, true)],
-            params: None,
-            credentials: None,
+            ..Service::new("web", self.image.clone(), small_resources())
         };
         WorkloadSpec {
-            lease: lease.clone(),
-            group: Arc::new(Group {
-                name: "dc".to_owned(),
-                services: vec![service],
-            }),
-            params: Arc::default(),
-            hostnames: Vec::new(),
-            ips: Vec::new(),
             epoch: 1,
+            ..WorkloadSpec::new(lease.clone(), Arc::new(Group::new("dc", vec![service])))
         }
     }
 }
 
 fn small_resources() -> Resources {
-    let cpu = Cpu {
-        units: 10,
-        attributes: Vec::new(),
-    };
-    let memory = Memory {
-        bytes: 32 << 20,
-        attributes: Vec::new(),
-    };
-    let volume = Storage {
-        name: "default".to_owned(),
-        bytes: 32 << 20,
-        attributes: Vec::new(),
-    };
+    let cpu = Cpu::new(10, Vec::new());
+    let memory = Memory::new(32 << 20, Vec::new());
+    let volume = Storage::new("default", 32 << 20, Vec::new());
     Resources {
         id: 1,
         cpu,
@@ -164,15 +137,8 @@ fn small_resources() -> Resources {
 
 fn expose(port: u16, global: bool) -> ServiceExpose {
     ServiceExpose {
-        port,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(port)
     }
 }
 

@@ -168,6 +168,15 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl Refusal {
+    /// Creates an error response.
+    #[must_use]
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { kind, message }
+    }
+}
+
 /// Category of a [`Refusal`]. The category shows what a client can do: fix the request, retry, or use another
 /// instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -160,18 +160,12 @@ impl Engine {
     pub(super) fn requested(&mut self, id: RequestId, request: Request) {
         if self.role.is_stopping() {
             let message = "the provider is stopping; retry in a minute".to_owned();
-            return self.reply(
-                id,
-                Err(Refusal {
-                    kind: RefusalKind::Stopping,
-                    message,
-                }),
-            );
+            return self.reply(id, Err(Refusal::new(RefusalKind::Stopping, message)));
         }
         if let Some(subject) = self.unknown_for(&request) {
             let message = format!("{subject} is not known yet; retry in a minute");
             let kind = RefusalKind::Unavailable;
-            return self.reply(id, Err(Refusal { kind, message }));
+            return self.reply(id, Err(Refusal::new(kind, message)));
         }
         match request {
             Request::SubmitManifest {
@@ -196,13 +190,7 @@ impl Engine {
                 if self.role.is_standby() =>
             {
                 let message = "this instance is a standby; send the request to the leader".to_owned();
-                self.reply(
-                    id,
-                    Err(Refusal {
-                        kind: RefusalKind::NotLeader,
-                        message,
-                    }),
-                );
+                self.reply(id, Err(Refusal::new(RefusalKind::NotLeader, message)));
             }
             Request::TransferHostnames { lease, hostnames } => {
                 self.transfer_hostnames(id, &lease, &hostnames)
@@ -255,17 +243,11 @@ impl Engine {
                 "cannot close lease {lease}: reason {} is not a provider's reason (10000 to 19999)",
                 reason.code()
             );
-            return Some(Refusal {
-                kind: RefusalKind::Rejected,
-                message,
-            });
+            return Some(Refusal::new(RefusalKind::Rejected, message));
         }
         if !self.has_lease(lease) {
             let message = format!("this provider has no active lease {lease}");
-            return Some(Refusal {
-                kind: RefusalKind::NoLease,
-                message,
-            });
+            return Some(Refusal::new(RefusalKind::NoLease, message));
         }
         None
     }

@@ -24,22 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// bytes.
 #[must_use]
 pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> ResourceUnit {
-    let volume = Storage {
-        name: "default".to_owned(),
-        bytes: storage,
-        attributes: Vec::new(),
-    };
+    let volume = Storage::new("default", storage, Vec::new());
     ResourceUnit {
         resources: Resources {
             id,
-            cpu: Cpu {
-                units: cpu,
-                attributes: Vec::new(),
-            },
-            memory: Memory {
-                bytes: memory,
-                attributes: Vec::new(),
-            },
+            cpu: Cpu::new(cpu, Vec::new()),
+            memory: Memory::new(memory, Vec::new()),
             storage: vec![volume],
             ..Resources::default()
         },
@@ -52,7 +42,7 @@ pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> Resourc
 #[must_use]
 pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
-    unit.resources.gpu = Gpu { units, attributes };
+    unit.resources.gpu = Gpu::new(units, attributes);
     unit
 }
 
@@ -423,10 +413,11 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
 /// # Panics
 /// Panics when the source violates a rule. The message names the rule.
 pub async fn source_suite<S: InventorySource>(source: S, push: impl Fn(&S, InventoryUpdate)) {
-    let update = |names: &[&str]| InventoryUpdate {
-        inventory: std::sync::Arc::new(super::NodeInventory::new(&ClusterSpec::null(names))),
-        placements: Vec::new(),
-        leased_ips: None,
+    let update = |names: &[&str]| {
+        InventoryUpdate::new(
+            std::sync::Arc::new(super::NodeInventory::new(&ClusterSpec::null(names))),
+            Vec::new(),
+        )
     };
     let first = Rule::new("the first update arrives as soon as capacity is known", PATIENCE);
     let mut early = first.at_once("watch", || source.watch());

@@ -17,11 +17,7 @@ impl StaticInventorySource {
     #[must_use]
     pub fn new(inventory: impl Inventory + 'static) -> Self {
         Self {
-            update: InventoryUpdate {
-                inventory: Arc::new(inventory),
-                placements: Vec::new(),
-                leased_ips: None,
-            },
+            update: InventoryUpdate::new(Arc::new(inventory), Vec::new()),
         }
     }
 }

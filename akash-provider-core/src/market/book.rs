@@ -195,10 +195,7 @@ impl GroupBook {
         let oseq = u32::try_from(self.orders.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1);
-        let id = OrderId {
-            group: self.group.id.clone(),
-            oseq,
-        };
+        let id = self.group.id.clone().order(oseq);
         self.orders.push(OrderBook {
             order: Order {
                 id: id.clone(),

@@ -75,19 +75,17 @@ impl Market {
     #[must_use]
     pub fn auditor_attributes(&self, auditor: &str, owner: &Address) -> Option<AuditedAttributes> {
         let key = (owner.clone(), auditor.to_owned());
-        self.audits.get(&key).map(|attributes| AuditedAttributes {
-            auditor: auditor.to_owned(),
-            attributes: attributes.clone(),
-        })
+        self.audits
+            .get(&key)
+            .map(|attributes| AuditedAttributes::new(auditor, attributes.clone()))
     }
 
     /// Returns the attributes that auditors signed for a provider, one entry for each auditor.
     #[must_use]
     pub fn audits(&self, owner: &Address) -> Vec<AuditedAttributes> {
         let of_owner = self.audits.iter().filter(|((o, _), _)| o == owner);
-        let audit = |((_, auditor), attributes): (&(Address, String), &Vec<_>)| AuditedAttributes {
-            auditor: auditor.clone(),
-            attributes: attributes.clone(),
+        let audit = |((_, auditor), attributes): (&(Address, String), &Vec<_>)| {
+            AuditedAttributes::new(auditor.clone(), attributes.clone())
         };
         of_owner.map(audit).collect()
     }
@@ -117,10 +115,7 @@ impl Market {
     /// Returns the balance of an account in one denomination.
     #[must_use]
     pub fn balance(&self, address: &Address, denom: &str) -> Coin {
-        Coin {
-            denom: denom.into(),
-            amount: self.ledger.balance(address, denom),
-        }
+        Coin::new(denom, self.ledger.balance(address, denom))
     }
 
     /// Returns an order in any state.

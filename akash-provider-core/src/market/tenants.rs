@@ -141,10 +141,7 @@ impl Market {
         cx.events.push(ChainEvent::DeploymentCreated { id: id.clone() });
         for (gseq, spec) in (1..).zip(groups) {
             let group = Group {
-                id: GroupId {
-                    deployment: id.clone(),
-                    gseq,
-                },
+                id: id.clone().group(gseq),
                 state: GroupState::Open,
                 spec: Arc::new(spec),
             };
@@ -377,10 +374,7 @@ fn new_lease(id: &BidId, price: &DecCoin, reclamation: Option<Reclamation>, heig
         payment: Payment {
             rate: price.clone(),
             balance: DecCoin::new(&price.denom, Dec::ZERO),
-            withdrawn: Coin {
-                denom: price.denom.clone(),
-                amount: 0,
-            },
+            withdrawn: Coin::new(price.denom.clone(), 0),
         },
         unsettled: Dec::ZERO,
         reclaim: None,

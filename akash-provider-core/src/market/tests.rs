@@ -20,10 +20,7 @@ fn address(text: &str) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 fn price(text: &str) -> DecCoin {
@@ -46,31 +43,19 @@ pub(super) fn spec(name: &str, most: &str) -> GroupSpec {
 }
 
 pub(super) fn deployment(dseq: u64) -> DeploymentId {
-    DeploymentId {
-        owner: address(TENANT),
-        dseq,
-    }
+    DeploymentId::new(address(TENANT), dseq)
 }
 
 pub(super) fn group(dseq: u64, gseq: u32) -> GroupId {
-    GroupId {
-        deployment: deployment(dseq),
-        gseq,
-    }
+    deployment(dseq).group(gseq)
 }
 
 pub(super) fn order(dseq: u64, gseq: u32, oseq: u32) -> OrderId {
-    OrderId {
-        group: group(dseq, gseq),
-        oseq,
-    }
+    group(dseq, gseq).order(oseq)
 }
 
 pub(super) fn bid(order: &OrderId, provider: &str) -> BidId {
-    BidId {
-        order: order.clone(),
-        provider: address(provider),
-    }
+    order.clone().bid(address(provider))
 }
 
 pub(super) fn create_bid(id: &BidId, most: &str) -> Msg {
@@ -292,11 +277,7 @@ fn only_providers_that_match_the_order_bid() {
         Attribute::new("class", "beta3"),
         Attribute::new("persistent", "true"),
     ];
-    wanted.resources[0].resources.storage = vec![crate::types::Storage {
-        name: "data".to_owned(),
-        bytes: 1,
-        attributes: class,
-    }];
+    wanted.resources[0].resources.storage = vec![crate::types::Storage::new("data", 1, class)];
     market.tenant(create(1, vec![wanted], 500_000, None)).unwrap();
     let bid = create_bid(&bid(&order(1, 1, 1), ONE), "1");
     let mut record = market.provider(&address(ONE)).unwrap().clone();

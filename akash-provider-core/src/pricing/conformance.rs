@@ -251,12 +251,12 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setu
         unit
     };
     let mut malformed_gpu = unit();
-    malformed_gpu.resources.gpu = Gpu {
-        units: 1,
-        attributes: ["", "vendor", "vendor/x/model", "vendor/x/model/y/ram"]
+    malformed_gpu.resources.gpu = Gpu::new(
+        1,
+        ["", "vendor", "vendor/x/model", "vendor/x/model/y/ram"]
             .map(|k| Attribute::new(k, "true"))
             .into(),
-    };
+    );
     let mut unknown_class = unit();
     unknown_class.resources.storage[0].attributes = vec![
         Attribute::new("class", "no such \"class\"\n"),
@@ -322,27 +322,13 @@ async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setu
 fn plain_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,
-        cpu: Cpu {
-            units: 1000,
-            attributes: Vec::new(),
-        },
-        memory: Memory {
-            bytes: 512 << 20,
-            attributes: Vec::new(),
-        },
-        storage: vec![Storage {
-            name: "default".to_owned(),
-            bytes: 1 << 30,
-            attributes: Vec::new(),
-        }],
+        cpu: Cpu::new(1000, Vec::new()),
+        memory: Memory::new(512 << 20, Vec::new()),
+        storage: vec![Storage::new("default", 1 << 30, Vec::new())],
         gpu: Gpu::default(),
         endpoints: vec![Endpoint::default()],
     };
-    ResourceUnit {
-        resources,
-        count: 1,
-        price: DecCoin::new(&"uact".into(), Dec::from_int(1000)),
-    }
+    ResourceUnit::new(resources, 1, DecCoin::new(&"uact".into(), Dec::from_int(1000)))
 }
 
 fn request(resources: Vec<ResourceUnit>) -> PriceRequest {

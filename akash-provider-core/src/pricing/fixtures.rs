@@ -3,8 +3,7 @@
 use super::{PRICE_PRECISION, PriceRequest};
 use crate::types::price::Dec;
 use crate::types::{
-    Cpu, DecCoin, Endpoint, EndpointKind, GroupSpec, Memory, PlacementRequirements, ResourceUnit, Resources,
-    Storage,
+    Cpu, DecCoin, Endpoint, EndpointKind, GroupSpec, Memory, ResourceUnit, Resources, Storage,
 };
 use std::sync::Arc;
 
@@ -13,34 +12,16 @@ use std::sync::Arc;
 pub(super) fn base_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,
-        cpu: Cpu {
-            units: 11,
-            attributes: Vec::new(),
-        },
-        memory: Memory {
-            bytes: 10_000,
-            attributes: Vec::new(),
-        },
-        storage: vec![Storage {
-            name: "default".to_owned(),
-            bytes: 4096,
-            attributes: Vec::new(),
-        }],
+        cpu: Cpu::new(11, Vec::new()),
+        memory: Memory::new(10_000, Vec::new()),
+        storage: vec![Storage::new("default", 4096, Vec::new())],
         ..Resources::default()
     };
-    ResourceUnit {
-        resources,
-        count: 1,
-        price: DecCoin::new(&"uact".into(), Dec::from_int(23)),
-    }
+    ResourceUnit::new(resources, 1, DecCoin::new(&"uact".into(), Dec::from_int(23)))
 }
 
 pub(super) fn request(units: Vec<ResourceUnit>) -> PriceRequest {
-    let group = GroupSpec {
-        name: "westcoast".to_owned(),
-        requirements: PlacementRequirements::default(),
-        resources: units,
-    };
+    let group = GroupSpec::new("westcoast", units);
     PriceRequest {
         owner: "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap(),
         group: Arc::new(group),
@@ -58,10 +39,7 @@ pub(super) fn request_with(change: impl FnOnce(&mut ResourceUnit)) -> PriceReque
 }
 
 pub(super) fn leased_ip(sequence_number: u32) -> Endpoint {
-    Endpoint {
-        kind: EndpointKind::LeasedIp,
-        sequence_number,
-    }
+    Endpoint::new(EndpointKind::LeasedIp, sequence_number)
 }
 
 pub(super) fn dec(text: &str) -> Dec {

@@ -324,10 +324,10 @@ impl ProviderHandle {
             Ok(Ok(response)) => response,
             // The reply was dropped, so the provider has stopped.
             Ok(Err(_)) => Err(handle_requests::stopping()),
-            Err(_) => Err(Refusal {
-                kind: RefusalKind::Unavailable,
-                message: format!("no response within {:?}; try again", self.limit),
-            }),
+            Err(_) => Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!("no response within {:?}; try again", self.limit),
+            )),
         }
     }
 

@@ -47,7 +47,7 @@ fn manifest() -> Manifest {
 fn submitted(manifest: Manifest) -> Input {
     let owner = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
     let request = Request::SubmitManifest {
-        deployment: DeploymentId { owner, dseq: 1 },
+        deployment: DeploymentId::new(owner, 1),
         hashes: Hashes::from([0; 32]),
         manifest: Arc::new(manifest),
     };
@@ -84,12 +84,8 @@ fn digests_differ_by_effect_and_equal_those_of_covered_effects() {
         "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
     let spec = |group: Group| {
         let spec = WorkloadSpec {
-            lease: lease.parse().unwrap(),
-            group: Arc::new(group),
-            params: Arc::default(),
-            hostnames: Vec::new(),
-            ips: Vec::new(),
             epoch: 1,
+            ..WorkloadSpec::new(lease.parse().unwrap(), Arc::new(group))
         };
         [Effect::Call(
             crate::engine::EffectId(1),

@@ -47,17 +47,7 @@ pub(crate) fn lease(dseq: u64) -> LeaseId {
 }
 
 pub(crate) fn workload(dseq: u64) -> WorkloadSpec {
-    WorkloadSpec {
-        lease: lease(dseq),
-        group: Arc::new(Group {
-            name: "g".into(),
-            services: Vec::new(),
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
-        epoch: 0,
-    }
+    WorkloadSpec::new(lease(dseq), Arc::new(Group::new("g", Vec::new())))
 }
 
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
@@ -194,11 +184,7 @@ impl InventorySource for FakeInventory {
 }
 
 pub(crate) fn capacity() -> InventoryUpdate {
-    InventoryUpdate {
-        inventory: Arc::new(Nothing::default()),
-        placements: Vec::new(),
-        leased_ips: None,
-    }
+    InventoryUpdate::new(Arc::new(Nothing::default()), Vec::new())
 }
 
 /// An empty inventory that blocks `explain` until a message arrives.

@@ -110,23 +110,20 @@ impl RequestQueue {
 }
 
 pub(crate) fn stopping() -> Refusal {
-    Refusal {
-        kind: RefusalKind::Stopping,
-        message: "the provider is stopping; try again when it runs".into(),
-    }
+    Refusal::new(
+        RefusalKind::Stopping,
+        "the provider is stopping; try again when it runs",
+    )
 }
 
 pub(crate) fn busy() -> Refusal {
-    Refusal {
-        kind: RefusalKind::Busy,
-        message: "too many pending requests; try again later".into(),
-    }
+    Refusal::new(RefusalKind::Busy, "too many pending requests; try again later")
 }
 
 /// Returns the refusal for a reply that does not match its request.
 pub(crate) fn misplaced(reply: &Reply) -> Refusal {
-    Refusal {
-        kind: RefusalKind::Unavailable,
-        message: format!("unexpected reply of the provider ({reply:?})"),
-    }
+    Refusal::new(
+        RefusalKind::Unavailable,
+        format!("unexpected reply of the provider ({reply:?})"),
+    )
 }

@@ -115,10 +115,10 @@ fn finish(groups: BTreeMap<&str, Building>) -> BuildOutput {
     for (name, group) in groups {
         built.groups.push(group.spec);
         built.profiles.push(group.profiles);
-        built.manifest.groups.push(manifest::Group {
-            name: name.to_owned(),
-            services: group.services,
-        });
+        built
+            .manifest
+            .groups
+            .push(manifest::Group::new(name, group.services));
     }
     built
 }
@@ -233,15 +233,12 @@ fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     } else {
         EndpointKind::RandomPort
     };
-    let mut endpoints = vec![Endpoint {
-        kind,
-        sequence_number: 0,
-    }];
+    let mut endpoints = vec![Endpoint::new(kind, 0)];
     if !expose.ip.is_empty() {
-        endpoints.push(Endpoint {
-            kind: EndpointKind::LeasedIp,
-            sequence_number: expose.endpoint_sequence_number,
-        });
+        endpoints.push(Endpoint::new(
+            EndpointKind::LeasedIp,
+            expose.endpoint_sequence_number,
+        ));
     }
     endpoints
 }

@@ -333,6 +333,15 @@ pub struct AuditedAttributes {
     pub attributes: Vec<Attribute>,
 }
 
+impl AuditedAttributes {
+    /// Creates the attributes that `auditor` signed.
+    #[must_use]
+    pub fn new(auditor: impl Into<String>, attributes: Vec<Attribute>) -> Self {
+        let auditor = auditor.into();
+        Self { auditor, attributes }
+    }
+}
+
 /// A published certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Certificate {
@@ -550,4 +559,15 @@ pub struct Observed<T> {
     pub height: Height,
     /// Agreement of the endpoints about the record.
     pub agreement: Agreement,
+}
+
+impl<T> Observed<T> {
+    /// Creates the result of a read at one height.
+    pub const fn new(value: Option<T>, height: Height, agreement: Agreement) -> Self {
+        Self {
+            value,
+            height,
+            agreement,
+        }
+    }
 }

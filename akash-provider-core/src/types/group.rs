@@ -47,6 +47,16 @@ pub struct GroupSpec {
 }
 
 impl GroupSpec {
+    /// Creates a group without placement requirements.
+    #[must_use]
+    pub fn new(name: impl Into<String>, resources: Vec<ResourceUnit>) -> Self {
+        Self {
+            name: name.into(),
+            requirements: PlacementRequirements::default(),
+            resources,
+        }
+    }
+
     /// Returns the maximum price of the whole group per block: Σ unit price × count. Returns `None` without
     /// units, for different denominations, and on overflow.
     #[must_use]

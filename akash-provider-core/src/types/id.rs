@@ -129,7 +129,37 @@ pub struct BidId {
 /// Id of a lease. A lease has the id of its winning bid.
 pub type LeaseId = BidId;
 
+impl DeploymentId {
+    /// Creates the id of a deployment of `owner`.
+    #[must_use]
+    pub const fn new(owner: Address, dseq: u64) -> Self {
+        Self { owner, dseq }
+    }
+
+    /// Returns the id of a group of the deployment.
+    #[must_use]
+    pub const fn group(self, gseq: u32) -> GroupId {
+        let deployment = self;
+        GroupId { deployment, gseq }
+    }
+}
+
+impl GroupId {
+    /// Returns the id of an order for the group.
+    #[must_use]
+    pub const fn order(self, oseq: u32) -> OrderId {
+        OrderId { group: self, oseq }
+    }
+}
+
 impl OrderId {
+    /// Returns the id of the bid of `provider` on the order, which is also the id of the lease.
+    #[must_use]
+    pub const fn bid(self, provider: Address) -> BidId {
+        let order = self;
+        BidId { order, provider }
+    }
+
     /// Returns the deployment of the order.
     #[must_use]
     pub fn deployment(&self) -> &DeploymentId {
@@ -240,14 +270,8 @@ impl FromStr for GroupId {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
         let [owner, dseq, gseq] = split("group id", text)?;
-        let deployment = DeploymentId {
-            owner: owner.parse()?,
-            dseq: number("dseq", dseq)?,
-        };
-        Ok(Self {
-            deployment,
-            gseq: number("gseq", gseq)?,
-        })
+        let deployment = DeploymentId::new(owner.parse()?, number("dseq", dseq)?);
+        Ok(deployment.group(number("gseq", gseq)?))
     }
 }
 

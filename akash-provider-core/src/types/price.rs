@@ -245,6 +245,15 @@ impl DecCoin {
     }
 }
 
+impl Coin {
+    /// Creates a whole amount of a token.
+    #[must_use]
+    pub fn new(denom: impl Into<Denom>, amount: u128) -> Self {
+        let denom = denom.into();
+        Self { denom, amount }
+    }
+}
+
 impl fmt::Display for Coin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.amount, self.denom)

@@ -19,6 +19,14 @@ pub struct Cpu {
     pub attributes: Vec<Attribute>,
 }
 
+impl Cpu {
+    /// Creates a request of millicores.
+    #[must_use]
+    pub const fn new(units: u64, attributes: Vec<Attribute>) -> Self {
+        Self { units, attributes }
+    }
+}
+
 /// Memory of one replica, without volumes of class `ram`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Memory {
@@ -34,6 +42,14 @@ pub struct Memory {
     pub attributes: Vec<Attribute>,
 }
 
+impl Memory {
+    /// Creates a request of bytes.
+    #[must_use]
+    pub const fn new(bytes: u64, attributes: Vec<Attribute>) -> Self {
+        Self { bytes, attributes }
+    }
+}
+
 /// Whole GPUs, with attributes `vendor/<v>/model/<m>[/ram/<r>][/interface/<i>]` = `true`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Gpu {
@@ -47,6 +63,14 @@ pub struct Gpu {
         deserialize_with = "null_as_empty"
     )]
     pub attributes: Vec<Attribute>,
+}
+
+impl Gpu {
+    /// Creates a request of devices.
+    #[must_use]
+    pub const fn new(units: u64, attributes: Vec<Attribute>) -> Self {
+        Self { units, attributes }
+    }
 }
 
 /// A volume of one replica: ephemeral on the node, in memory, or persistent with a class.
@@ -82,6 +106,16 @@ impl Resources {
 }
 
 impl Storage {
+    /// Creates a volume.
+    #[must_use]
+    pub fn new(name: impl Into<String>, bytes: u64, attributes: Vec<Attribute>) -> Self {
+        Self {
+            name: name.into(),
+            bytes,
+            attributes,
+        }
+    }
+
     /// Returns the value of an attribute, if set.
     #[must_use]
     pub fn attribute(&self, key: &str) -> Option<&str> {
@@ -158,6 +192,17 @@ pub struct Endpoint {
     pub sequence_number: u32,
 }
 
+impl Endpoint {
+    /// Creates an endpoint.
+    #[must_use]
+    pub const fn new(kind: EndpointKind, sequence_number: u32) -> Self {
+        Self {
+            kind,
+            sequence_number,
+        }
+    }
+}
+
 fn is_shared_http(kind: &EndpointKind) -> bool {
     *kind == EndpointKind::SharedHttp
 }
@@ -190,6 +235,18 @@ pub struct ResourceUnit {
     pub count: u32,
     /// Maximum price of one replica per block.
     pub price: DecCoin,
+}
+
+impl ResourceUnit {
+    /// Creates a unit of `count` replicas.
+    #[must_use]
+    pub const fn new(resources: Resources, count: u32, price: DecCoin) -> Self {
+        Self {
+            resources,
+            count,
+            price,
+        }
+    }
 }
 
 /// Deserializes a JSON `null` as an empty list.

@@ -63,17 +63,7 @@ fn submission(id: u64) -> Submission {
 }
 
 fn accepted() -> AcceptedManifest {
-    let deployment = cluster::WorkloadSpec {
-        lease: bid_id(),
-        group: Arc::new(Group {
-            name: "g".to_owned(),
-            services: Vec::new(),
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
-        epoch: 0,
-    };
+    let deployment = cluster::WorkloadSpec::new(bid_id(), Arc::new(Group::new("g", Vec::new())));
     AcceptedManifest {
         hash: [1; 32],
         deployments: vec![Arc::new(deployment)],
@@ -159,10 +149,7 @@ impl DeploymentWorld {
                 });
             }
             DeploymentAction::Check(..) => {
-                let refusal = Refusal {
-                    kind: RefusalKind::InvalidManifest,
-                    message: "wrong".to_owned(),
-                };
+                let refusal = Refusal::new(RefusalKind::InvalidManifest, "wrong");
                 let checked = if self.valid && self.lease {
                     Ok(accepted())
                 } else {

@@ -6,7 +6,7 @@ use akash_provider_core::engine::Call;
 use akash_provider_core::engine::machines::escrow::{Escrow, EscrowAction, EscrowInput, EscrowPhase};
 use akash_provider_core::types::{
     BidId, BlockTime, Dec, Deployment, DeploymentRecord, EscrowAccount, GroupId, Height, Lease, LeaseState,
-    Msg, OrderId, TxOutcome,
+    Msg, TxOutcome,
 };
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn lease(gseq: u32) -> BidId {
         ..order_id().group
     };
     BidId {
-        order: OrderId { group, oseq: 1 },
+        order: group.order(1),
         ..bid_id()
     }
 }

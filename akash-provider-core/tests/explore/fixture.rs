@@ -6,8 +6,8 @@ use akash_provider_core::engine::Leadership;
 use akash_provider_core::engine::machines::Cx;
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Mono, Now,
-    OrderId, PlacementRequirements, ResourceUnit, Resources,
+    Address, BidId, BlockTime, Cpu, Dec, DecCoin, DeploymentId, GroupSpec, Height, Mono, Now, OrderId,
+    ResourceUnit, Resources,
 };
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,20 +20,11 @@ pub(crate) static CONFIG: LazyLock<Config> = LazyLock::new(|| {
 
 pub(crate) fn order_id() -> OrderId {
     let owner = Address::from_bytes(&[1; 20]).unwrap();
-    OrderId {
-        group: GroupId {
-            deployment: DeploymentId { owner, dseq: 1 },
-            gseq: 1,
-        },
-        oseq: 1,
-    }
+    DeploymentId::new(owner, 1).group(1).order(1)
 }
 
 pub(crate) fn bid_id() -> BidId {
-    BidId {
-        order: order_id(),
-        provider: CONFIG.provider.clone(),
-    }
+    order_id().bid(CONFIG.provider.clone())
 }
 
 pub(crate) fn price(amount: i64) -> DecCoin {
@@ -49,15 +40,7 @@ pub(crate) fn spec() -> GroupSpec {
         },
         ..Resources::default()
     };
-    GroupSpec {
-        name: "g".to_owned(),
-        requirements: PlacementRequirements::default(),
-        resources: vec![ResourceUnit {
-            resources,
-            count: 1,
-            price: price(10),
-        }],
-    }
+    GroupSpec::new("g", vec![ResourceUnit::new(resources, 1, price(10))])
 }
 
 pub(crate) fn transient() -> Failure {

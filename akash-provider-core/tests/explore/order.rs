@@ -291,11 +291,7 @@ impl OrderWorld {
                         resources_offer: Vec::new(),
                         reclamation_window: None,
                     });
-                    OrderInput::BidFetched(Ok(Observed {
-                        value,
-                        height,
-                        agreement: Agreement::Single,
-                    }))
+                    OrderInput::BidFetched(Ok(Observed::new(value, height, Agreement::Single)))
                 };
                 all.push((
                     "bid read".to_owned(),

@@ -62,15 +62,8 @@ struct WorkloadWorld {
 
 fn deployment(epoch: u64) -> Arc<WorkloadSpec> {
     Arc::new(WorkloadSpec {
-        lease: bid_id(),
-        group: Arc::new(Group {
-            name: "g".to_owned(),
-            services: Vec::new(),
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
         epoch,
+        ..WorkloadSpec::new(bid_id(), Arc::new(Group::new("g", Vec::new())))
     })
 }
 
@@ -224,11 +217,7 @@ impl WorkloadWorld {
     }
 
     fn seen(&self, value: Option<LeaseRecord>, height: u64, agreement: Agreement) -> WorkloadInput {
-        WorkloadInput::LeaseFetched(Box::new(Ok(Observed {
-            value,
-            height,
-            agreement,
-        })))
+        WorkloadInput::LeaseFetched(Box::new(Ok(Observed::new(value, height, agreement))))
     }
 
     fn chain_done(&self, all: &mut Vec<(String, Self)>) {

@@ -37,11 +37,7 @@ fn agreement(random: &mut Random, faults: &Faults) -> Agreement {
 
 fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<T>) -> Observed<T> {
     let found = !random.percent(faults.not_found);
-    Observed {
-        value: value.filter(|_| found),
-        height: view.height,
-        agreement: agreement(random, faults),
-    }
+    Observed::new(value.filter(|_| found), view.height, agreement(random, faults))
 }
 
 /// Returns a price that is usually below the tenant's maximum.

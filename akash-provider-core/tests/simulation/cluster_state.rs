@@ -6,7 +6,7 @@ use akash_provider_core::cluster::{
 };
 use akash_provider_core::engine::Workloads;
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -131,20 +131,10 @@ impl ClusterState {
 
     /// Adds objects of other owners to a list. Returns a hostname of another provider.
     fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
-        let order = OrderId {
-            group: GroupId {
-                deployment: DeploymentId {
-                    owner: THIRD_PARTY.clone(),
-                    dseq: 0,
-                },
-                gseq: 0,
-            },
-            oseq: u32::MAX,
-        };
-        let lease = LeaseId {
-            order,
-            provider: COMPETITOR.clone(),
-        };
+        let lease = DeploymentId::new(THIRD_PARTY.clone(), 0)
+            .group(0)
+            .order(u32::MAX)
+            .bid(COMPETITOR.clone());
         if let Some(run) = self.runs.values().next() {
             let mut theirs = WorkloadSpec::clone(&run.deployment);
             theirs.lease = lease.clone();

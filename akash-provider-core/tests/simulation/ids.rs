@@ -23,10 +23,7 @@ pub(crate) const NAMES: [&str; 4] = ["a.example", "b.example", "c.example", "d.e
 const MI: u64 = 1 << 20;
 
 pub(crate) fn deployment_id(tenant: usize, dseq: u64) -> DeploymentId {
-    DeploymentId {
-        owner: TENANTS[tenant % TENANTS.len()].clone(),
-        dseq,
-    }
+    DeploymentId::new(TENANTS[tenant % TENANTS.len()].clone(), dseq)
 }
 
 pub(crate) fn uact(amount: i64) -> DecCoin {
@@ -117,7 +114,7 @@ fn volumes(shape: Shape) -> Vec<Storage> {
         ..Storage::default()
     };
     let besides = shape.volume.map(|(class, gibibytes)| Storage {
-        name: "data".to_owned(),
+        name: "data".into(),
         bytes: gibibytes << 30,
         attributes: vec![
             Attribute::new("class", class),
@@ -128,10 +125,7 @@ fn volumes(shape: Shape) -> Vec<Storage> {
 }
 
 fn resources(shape: Shape) -> Resources {
-    let endpoint = |kind, sequence_number| Endpoint {
-        kind,
-        sequence_number,
-    };
+    let endpoint = |kind, sequence_number| Endpoint::new(kind, sequence_number);
     let http = shape.ingress.then(|| endpoint(EndpointKind::SharedHttp, 0));
     // Each address serves one port.
     let ports = u16::from(shape.address) + u16::from(shape.second_address) + shape.ports;
@@ -139,10 +133,9 @@ fn resources(shape: Shape) -> Resources {
     let first = shape.address.then(|| endpoint(EndpointKind::LeasedIp, 1));
     let second = shape.second_address.then(|| endpoint(EndpointKind::LeasedIp, 2));
     let endpoints = http.into_iter().chain(ports).chain(first).chain(second);
-    let gpu = shape.gpu.map(|(units, kind)| Gpu {
-        units,
-        attributes: vec![Attribute::new(kind, "true")],
-    });
+    let gpu = shape
+        .gpu
+        .map(|(units, kind)| Gpu::new(units, vec![Attribute::new(kind, "true")]));
     Resources {
         id: 1,
         cpu: Cpu {
@@ -179,11 +172,11 @@ pub(crate) fn spec(index: usize, shape: Shape) -> GroupSpec {
     GroupSpec {
         name: group_name(index),
         requirements,
-        resources: vec![ResourceUnit {
-            resources: resources(shape),
-            count: shape.count,
-            price: DecCoin::new(&shape.denom.into(), Dec::from_int(shape.price)),
-        }],
+        resources: vec![ResourceUnit::new(
+            resources(shape),
+            shape.count,
+            DecCoin::new(&shape.denom.into(), Dec::from_int(shape.price)),
+        )],
     }
 }
 
@@ -220,20 +213,16 @@ pub(crate) fn manifest(
     names: &[Vec<String>],
     version: u64,
 ) -> Arc<Manifest> {
-    let group = |(index, shape): (usize, &Shape)| manifest::Group {
-        name: group_name(index),
-        services: vec![manifest::Service {
-            name: "web".to_owned(),
-            image: format!("image:{version}"),
-            command: None,
-            args: None,
-            env: Some(vec![format!("TOKEN={SECRET}-{}-{version}", id.dseq)]),
-            resources: resources(*shape),
-            count: shape.count,
-            expose: exposes(*shape, names.get(index), &format!("addr-{}-{index}", id.dseq)),
-            params: None,
-            credentials: None,
-        }],
+    let group = |(index, shape): (usize, &Shape)| {
+        manifest::Group::new(
+            group_name(index),
+            vec![manifest::Service {
+                env: Some(vec![format!("TOKEN={SECRET}-{}-{version}", id.dseq)]),
+                count: shape.count,
+                expose: exposes(*shape, names.get(index), &format!("addr-{}-{index}", id.dseq)),
+                ..manifest::Service::new("web", format!("image:{version}"), resources(*shape))
+            }],
+        )
     };
     let groups = shapes.iter().enumerate().map(group).collect();
     Arc::new(Manifest { groups })

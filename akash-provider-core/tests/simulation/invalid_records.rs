@@ -9,8 +9,8 @@ use akash_provider_core::bidding::UNITS_MAX;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidId, BlockTime, ChainEvent, CloseReason, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind,
-    GroupId, GroupSpec, Msg, Order, OrderId, OrderState, Storage,
+    Attribute, BlockTime, ChainEvent, CloseReason, Dec, DecCoin, DeploymentId, Endpoint, EndpointKind,
+    GroupSpec, Msg, Order, OrderId, OrderState, Storage,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,10 +61,7 @@ fn invalid_group(way: usize) -> GroupSpec {
             spec.resources.push(other);
         }
         _ => {
-            let port = Endpoint {
-                kind: EndpointKind::RandomPort,
-                sequence_number: u32::MAX,
-            };
+            let port = Endpoint::new(EndpointKind::RandomPort, u32::MAX);
             unit.resources.endpoints = vec![port; 3_000];
         }
     }
@@ -106,16 +103,13 @@ impl World {
     }
 
     fn third_party_order(&mut self) -> OrderId {
-        let deployment = DeploymentId {
-            owner: THIRD_PARTY.clone(),
-            dseq: u64::MAX - self.feature_random.below(1_000_000),
-        };
+        let deployment = DeploymentId::new(
+            THIRD_PARTY.clone(),
+            u64::MAX - self.feature_random.below(1_000_000),
+        );
         let gseq = [0, 1, u32::MAX][self.feature_random.index(3)];
         let oseq = [0, 1, u32::MAX][self.feature_random.index(3)];
-        OrderId {
-            group: GroupId { deployment, gseq },
-            oseq,
-        }
+        deployment.group(gseq).order(oseq)
     }
 
     /// Adds an order that a real chain would reject. Snapshots and events contain this order.
@@ -145,10 +139,7 @@ impl World {
     fn send_unknown_events(&mut self) {
         let order = self.third_party_order();
         let (group, deployment) = (order.group.clone(), order.group.deployment.clone());
-        let id = BidId {
-            order: order.clone(),
-            provider: COMPETITOR.clone(),
-        };
+        let id = order.clone().bid(COMPETITOR.clone());
         let price = DecCoin::new(&"".into(), Dec::from_scaled(i128::MIN));
         let reason = CloseReason::Other(u32::MAX);
         let event = match self.feature_random.below(10) {
@@ -192,10 +183,7 @@ impl World {
             return;
         };
         let msg = Msg::CreateBid {
-            id: BidId {
-                order: order.id.clone(),
-                provider: COMPETITOR.clone(),
-            },
+            id: order.id.clone().bid(COMPETITOR.clone()),
             price: DecCoin::new(&"uact".into(), Dec::from_scaled(1)),
             deposit: self.config.bid_deposit.clone(),
             resources_offer: order.spec.resources.clone(),
@@ -222,10 +210,7 @@ impl World {
     }
 
     fn third_party_deployment(&self, dseq: u64) -> DeploymentId {
-        DeploymentId {
-            owner: THIRD_PARTY.clone(),
-            dseq,
-        }
+        DeploymentId::new(THIRD_PARTY.clone(), dseq)
     }
 
     pub(crate) fn close_third_party_deployments(&mut self) {

@@ -11,7 +11,7 @@ use akash_provider_core::engine::{Call, Leadership, LeasePhase, OrderPhase, Stat
 use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{
-    Bid, BidId, BidState, CloseReason, Height, LeaseId, LeaseState, Msg, OrderId, OrderState,
+    Bid, BidState, CloseReason, Height, LeaseId, LeaseState, Msg, OrderId, OrderState,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -234,10 +234,7 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
 
 /// Returns the resources of the provider's bid on the order.
 fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
-    let id = BidId {
-        order: order.clone(),
-        provider: PROVIDER.clone(),
-    };
+    let id = order.clone().bid(PROVIDER.clone());
     let bid = market.bid(&id)?;
     Some(Amounts::from_units(&bid.resources_offer))
 }

@@ -18,10 +18,7 @@ pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
-    Coin {
-        denom: denom.into(),
-        amount,
-    }
+    Coin::new(denom, amount)
 }
 
 /// Initial balances of the accounts, and the denominations in use.

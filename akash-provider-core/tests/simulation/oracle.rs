@@ -232,7 +232,7 @@ impl EngineModel {
             ChainEvent::LeaseCreated { id, .. } => {
                 let provider = PROVIDER.clone();
                 let order = id.order.clone();
-                self.lost.insert(BidId { order, provider });
+                self.lost.insert(order.bid(provider));
             }
             _ => {}
         }

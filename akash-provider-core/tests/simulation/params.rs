@@ -70,10 +70,7 @@ impl SettledCheck<'_> {
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {
-            let id = BidId {
-                order: order.id.clone(),
-                provider: PROVIDER.clone(),
-            };
+            let id = order.id.clone().bid(PROVIDER.clone());
             // An order that waits for funds has no bid.
             let in_hand = |o: &OrderStatus| o.order == order.id && o.phase != OrderPhase::Unfunded;
             let in_hand = self.status.orders.iter().any(in_hand);

@@ -244,10 +244,7 @@ impl StateCheck<'_> {
             return Ok(());
         };
         let promised = |order: &OrderId| {
-            let id = LeaseId {
-                order: order.clone(),
-                provider: PROVIDER.clone(),
-            };
+            let id = order.clone().bid(PROVIDER.clone());
             let bid = self.chain.market.bid(&id);
             bid.map_or(0, |b| distinct_leased_ips(&b.resources_offer))
         };

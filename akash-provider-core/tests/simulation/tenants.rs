@@ -215,7 +215,7 @@ impl World {
         let at = self.some_wish()?;
         let gseq = u32::try_from(self.random.index(self.tenant_deployments[at].shapes.len())).unwrap() + 1;
         let deployment = self.tenant_deployments[at].id.clone();
-        Some(GroupId { deployment, gseq })
+        Some(deployment.group(gseq))
     }
 
     fn pause_or_start(&mut self) {
@@ -264,10 +264,7 @@ impl World {
         let Some(order) = self.random.pick(&snapshot.orders) else {
             return;
         };
-        let id = BidId {
-            order: order.id.clone(),
-            provider: COMPETITOR.clone(),
-        };
+        let id = order.id.clone().bid(COMPETITOR.clone());
         let reason = CloseReason::Unspecified;
         let msg = if self.random.percent(20) {
             Msg::CloseBid { id, reason }

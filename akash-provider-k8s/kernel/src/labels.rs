@@ -3,7 +3,7 @@
 //! This provider and the Go provider find each other's objects by these labels. Therefore only names that start with
 //! [`OURS`] can change.
 
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use std::collections::BTreeMap;
 
 /// Label with the value `true` on objects of a provider, and on nodes and storage classes that the provider
@@ -100,21 +100,13 @@ pub fn lease(lease: &LeaseId) -> Labels {
 pub fn lease_of(labels: &Labels) -> Option<LeaseId> {
     let text = |key: &str| labels.get(key).map(String::as_str);
     let owner: Address = text(LEASE_OWNER)?.parse().ok()?;
-    let deployment = DeploymentId {
-        owner,
-        dseq: text(LEASE_DSEQ)?.parse().ok()?,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: text(LEASE_GSEQ)?.parse().ok()?,
-    };
-    Some(LeaseId {
-        order: OrderId {
-            group,
-            oseq: text(LEASE_OSEQ)?.parse().ok()?,
-        },
-        provider: text(LEASE_PROVIDER)?.parse().ok()?,
-    })
+    let group =
+        DeploymentId::new(owner, text(LEASE_DSEQ)?.parse().ok()?).group(text(LEASE_GSEQ)?.parse().ok()?);
+    Some(
+        group
+            .order(text(LEASE_OSEQ)?.parse().ok()?)
+            .bid(text(LEASE_PROVIDER)?.parse().ok()?),
+    )
 }
 
 /// Formats labels as a selector: `a=b,c=d`.

@@ -8,7 +8,7 @@ pub use usage::{AddressUsage, PoolStatus};
 use crate::crd::{ManifestLeaseId, ProviderLeasedIpSpec};
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::Proto;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use akash_provider_kube_kernel::labels::{self, Labels};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -101,18 +101,8 @@ pub fn spec(lease: &LeaseId, ip: &IpDeclaration) -> ProviderLeasedIpSpec {
 #[must_use]
 pub fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
     let id = &spec.lease_id;
-    let deployment = DeploymentId {
-        owner: id.owner.parse().ok()?,
-        dseq: id.dseq.parse().ok()?,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: id.gseq,
-    };
-    Some(LeaseId {
-        order: OrderId { group, oseq: id.oseq },
-        provider: id.provider.parse().ok()?,
-    })
+    let group = DeploymentId::new(id.owner.parse().ok()?, id.dseq.parse().ok()?).group(id.gseq);
+    Some(group.order(id.oseq).bid(id.provider.parse().ok()?))
 }
 
 /// Decodes a declaration; `None` if a port or the protocol is invalid.

@@ -38,10 +38,7 @@ pub(super) async fn delete(
 pub(super) async fn ours(calls: &KubeCalls, kind: ItemKind, ns: &str) -> Result<Vec<Delete>, Error> {
     let found = listed(calls, kind, Some(ns), ReadScope::Metadata).await?;
     let named = found.into_iter().map(|(meta, _)| Delete {
-        id: ObjectId {
-            kind,
-            name: meta.name.unwrap_or_default(),
-        },
+        id: ObjectId::new(kind, meta.name.unwrap_or_default()),
         uid: meta.uid,
     });
     Ok(named.collect())

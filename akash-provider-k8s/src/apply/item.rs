@@ -195,6 +195,13 @@ impl fmt::Display for ObjectId {
 }
 
 impl ObjectId {
+    /// Creates the id of an object.
+    #[must_use]
+    pub fn new(kind: ItemKind, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { kind, name }
+    }
+
     /// Returns true for the RoleBinding that gives the provider its rights in the namespace of a lease.
     pub(crate) fn is_access(&self) -> bool {
         self.kind == ItemKind::RoleBinding && self.name == ACCESS
@@ -254,10 +261,7 @@ impl Item {
             (hash::hash_value(&body), Data::new())
         };
         Self {
-            id: ObjectId {
-                kind,
-                name: name.unwrap_or_default().to_owned(),
-            },
+            id: ObjectId::new(kind, name.unwrap_or_default().to_owned()),
             hash,
             data,
             template_hash: template.flatten().map(hash::hash_value),
@@ -335,10 +339,7 @@ mod tests {
     #[test]
     fn ids_round_trip_through_their_text() {
         for kind in ItemKind::ALL {
-            let id = ObjectId {
-                kind,
-                name: "web".to_owned(),
-            };
+            let id = ObjectId::new(kind, "web");
             assert_eq!(ObjectId::parse(&id.to_string()), Some(id));
         }
         for text in ["", "Secret", "Pod/x", "secret/x"] {

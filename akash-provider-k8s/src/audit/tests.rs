@@ -48,10 +48,7 @@ fn cluster(client: Client, deletions: DeletionLog) -> Arc<KubeCluster> {
 }
 
 async fn delete_foreign(cluster: &KubeCluster) -> Result<(), Error> {
-    let id = ObjectId {
-        kind: ItemKind::NetworkPolicy,
-        name: "open".to_owned(),
-    };
+    let id = ObjectId::new(ItemKind::NetworkPolicy, "open");
     let calls = cluster.inner().calls("heal");
     cluster
         .inner()
@@ -116,10 +113,7 @@ async fn finish_update(cluster: &KubeCluster, deletions: &DeletionLog) {
     let mut steps = Steps::default();
     steps.deletes = [ItemKind::Secret, ItemKind::Service]
         .map(|kind| Delete {
-            id: ObjectId {
-                kind,
-                name: "login".to_owned(),
-            },
+            id: ObjectId::new(kind, "login"),
             uid: Some("u2".to_owned()),
         })
         .into();

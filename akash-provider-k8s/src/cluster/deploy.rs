@@ -495,10 +495,7 @@ fn looked_for(items: &[Item], ledger: &ObjectHashes, is_adopted: bool) -> BTreeS
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<ObjectId> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
-    let secret = |name: &String| ObjectId {
-        kind: ItemKind::Secret,
-        name: objects::registry_secret_name(name),
-    };
+    let secret = |name: &String| ObjectId::new(ItemKind::Secret, objects::registry_secret_name(name));
     unknown.map(|service| secret(&service.name)).collect()
 }
 

@@ -81,7 +81,7 @@ impl LeaseView {
             .map(|o| (ItemKind::RoleBinding, o.meta()));
         policies.chain(roles).chain(bindings).map(|(kind, meta)| {
             let name = meta.name.clone().unwrap_or_default();
-            (ObjectId { kind, name }, meta)
+            (ObjectId::new(kind, name), meta)
         })
     }
 }
@@ -126,10 +126,7 @@ fn add<K: Resource>(found: &mut Vec<(ObjectId, String)>, kind: ItemKind, objects
         let is_operators = labels.is_some_and(|l| l.contains_key(labels::SERVICE_TARGET));
         let is_managed = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
         if meta.deletion_timestamp.is_none() && is_managed && !is_operators {
-            let id = ObjectId {
-                kind,
-                name: name.clone(),
-            };
+            let id = ObjectId::new(kind, name.clone());
             found.push((id, meta.uid.clone().unwrap_or_default()));
         }
     }

@@ -165,10 +165,7 @@ impl ClusterContext {
         there: &ByNamespace,
     ) -> Option<(String, ObjectId)> {
         let stored = self.passwords.get(lease_namespace)?;
-        let id = ObjectId {
-            kind: ItemKind::Secret,
-            name: secret_name(lease_namespace),
-        };
+        let id = ObjectId::new(ItemKind::Secret, secret_name(lease_namespace));
         let home = self.settings.manifest_namespace.clone();
         (!stored.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }

@@ -163,10 +163,7 @@ impl ClusterContext {
         operation: &'static str,
     ) -> Result<bool, Error> {
         let home = &self.settings.manifest_namespace;
-        let id = ObjectId {
-            kind: ItemKind::Secret,
-            name: secret.to_owned(),
-        };
+        let id = ObjectId::new(ItemKind::Secret, secret);
         if let Some(lists) = self.start.lists(lease_namespace, false)
             && let Some(all) = lists.get(ItemKind::Secret, home, &self.calls(operation)).await?
         {
@@ -252,10 +249,7 @@ fn add(all: &mut ByNamespace, kind: ItemKind, found: Vec<(ObjectMeta, crate::app
 }
 
 fn entry(kind: ItemKind, meta: ObjectMeta, data: crate::apply::item::Data) -> (ObjectId, ExistingObject) {
-    let id = ObjectId {
-        kind,
-        name: meta.name.unwrap_or_default(),
-    };
+    let id = ObjectId::new(kind, meta.name.unwrap_or_default());
     let found = ExistingObject {
         is_deleting: meta.deletion_timestamp.is_some(),
         data,

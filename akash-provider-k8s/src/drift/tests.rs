@@ -240,7 +240,7 @@ fn objects_that_weaken_isolation_are_foreign_unless_rendered_or_labelled_keep() 
             ..ObjectMeta::default()
         };
         let name = name.to_owned();
-        (ObjectId { kind, name }, meta)
+        (ObjectId::new(kind, name), meta)
     };
     let there = [
         named(ItemKind::NetworkPolicy, "closed", ""),

@@ -115,16 +115,11 @@ fn rich(lease: &LeaseId) -> WorkloadSpec {
     web.args = Some(vec!["-c".to_owned(), "sleep 1".to_owned()]);
     let ram = ["class=ram", "persistent=false"].map(|pair| {
         let (key, value) = pair.split_once('=').unwrap();
-        Attribute {
-            key: key.to_owned(),
-            value: value.to_owned(),
-        }
+        Attribute::new(key, value)
     });
-    web.resources.storage.push(Storage {
-        name: "shm".to_owned(),
-        bytes: 16 << 20,
-        attributes: ram.into(),
-    });
+    web.resources
+        .storage
+        .push(Storage::new("shm", 16 << 20, ram.into()));
     web.params = Some(mounted("shm", "/dev/shm"));
     deployment(lease, vec![web])
 }
@@ -324,18 +319,13 @@ fn persistent(volumes: &[&str]) -> Service {
     let mut web = service("web");
     let attributes = ["class=default", "persistent=true"].map(|pair| {
         let (key, value) = pair.split_once('=').unwrap();
-        Attribute {
-            key: key.to_owned(),
-            value: value.to_owned(),
-        }
+        Attribute::new(key, value)
     });
     let mut mounts = Vec::new();
     for name in volumes {
-        web.resources.storage.push(Storage {
-            name: (*name).to_owned(),
-            bytes: 64 << 20,
-            attributes: attributes.to_vec(),
-        });
+        web.resources
+            .storage
+            .push(Storage::new((*name).to_owned(), 64 << 20, attributes.to_vec()));
         mounts.extend(mounted(name, &format!("/{name}")).storage.unwrap());
     }
     web.params = Some(ServiceParams {

@@ -11,11 +11,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 fn name(hostname: &str, service: &str) -> HostnameDeclaration {
-    HostnameDeclaration {
-        hostname: hostname.to_owned(),
-        service: service.to_owned(),
-        external_port: 80,
-    }
+    HostnameDeclaration::new(hostname, service, 80)
 }
 
 fn address(lease: &LeaseId, endpoint: &str, port: u16, proto: Proto) -> IpDeclaration {

@@ -62,11 +62,7 @@ fn gateway_route_is_stored_as_rendered() {
             define(world).await;
             let namespace = &world.settings.manifest_namespace;
             let api: Api<HTTPRoute> = Api::namespaced(world.admin.clone(), namespace);
-            let host = HostnameDeclaration {
-                hostname: "shop.example.com".to_owned(),
-                service: "web".to_owned(),
-                external_port: 80,
-            };
+            let host = HostnameDeclaration::new("shop.example.com", "web", 80);
             let gateway = ParentRef {
                 name: "akash-gateway".to_owned(),
                 namespace: Some("akash-gateway".to_owned()),

@@ -79,11 +79,7 @@ fn teardown_deletes_only_objects_of_its_lease() {
                     .deploy(&deployment(lease, vec![service("web")]))
                     .await
                     .unwrap();
-                let name = HostnameDeclaration {
-                    hostname: hostname.to_owned(),
-                    service: "web".to_owned(),
-                    external_port: 80,
-                };
+                let name = HostnameDeclaration::new(hostname, "web", 80);
                 hosts.declare_hostname(lease, &name).await.unwrap();
             }
             // The same lease id with another provider in its labels.

@@ -4,12 +4,8 @@
 
 use crate::test_cluster::{self, TestCluster, block_on};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
-use akash_provider_core::manifest::{
-    Credentials, Group, HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams,
-};
-use akash_provider_core::types::{
-    Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
-};
+use akash_provider_core::manifest::{Credentials, Group, Permissions, Service, ServiceExpose, ServiceParams};
+use akash_provider_core::types::{Address, Cpu, DeploymentId, Gpu, LeaseId, Memory, Resources, Storage};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::KubeSettings;
@@ -343,12 +339,8 @@ impl World {
 
     pub(crate) fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).unwrap();
-        let deployment = DeploymentId { owner, dseq };
-        let group = GroupId { deployment, gseq: 1 };
-        LeaseId {
-            order: OrderId { group, oseq: 1 },
-            provider: self.settings.provider.clone(),
-        }
+        let group = DeploymentId::new(owner, dseq).group(1);
+        group.order(1).bid(self.settings.provider.clone())
     }
 
     pub(crate) async fn remove(&self, cluster: &KubeCluster, lease: &LeaseId) {
@@ -653,16 +645,10 @@ where
 /// A service with HTTP on port 80 and a node port for port 9000.
 pub(crate) fn service(name: &str) -> Service {
     Service {
-        name: name.to_owned(),
-        image: "nginx:1.27".to_owned(),
         command: Some(vec!["sh".to_owned()]),
-        args: None,
         env: Some(vec!["A=1".to_owned(), "B=2".to_owned()]),
-        resources: resources(),
-        count: 1,
         expose: vec![expose(80), expose(9000)],
-        params: None,
-        credentials: None,
+        ..Service::new(name, "nginx:1.27", resources())
     }
 }
 
@@ -688,19 +674,9 @@ pub(crate) fn with_logs(mut service: Service) -> Service {
 }
 
 pub(crate) fn resources() -> Resources {
-    let cpu = Cpu {
-        units: 100,
-        attributes: Vec::new(),
-    };
-    let memory = Memory {
-        bytes: 64 << 20,
-        attributes: Vec::new(),
-    };
-    let volume = Storage {
-        name: "default".to_owned(),
-        bytes: 64 << 20,
-        attributes: Vec::new(),
-    };
+    let cpu = Cpu::new(100, Vec::new());
+    let memory = Memory::new(64 << 20, Vec::new());
+    let volume = Storage::new("default", 64 << 20, Vec::new());
     Resources {
         id: 1,
         cpu,
@@ -713,28 +689,14 @@ pub(crate) fn resources() -> Resources {
 
 pub(crate) fn expose(port: u16) -> ServiceExpose {
     ServiceExpose {
-        port,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(port)
     }
 }
 
 pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
-        lease: lease.clone(),
-        group: Arc::new(Group {
-            name: "dc".to_owned(),
-            services,
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
         epoch: 1,
+        ..WorkloadSpec::new(lease.clone(), Arc::new(Group::new("dc", services)))
     }
 }

@@ -2,10 +2,8 @@
 
 use akash_provider_core::cluster::{Cluster, ClusterChange, HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
-use akash_provider_core::types::{
-    Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
-};
+use akash_provider_core::manifest::{Group, Service, ServiceExpose};
+use akash_provider_core::types::{Address, Cpu, DeploymentId, Gpu, Memory, Resources, Storage};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::write_client::WriteClient;
@@ -22,67 +20,28 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 fn deployment() -> WorkloadSpec {
     let owner = Address::from_bytes(&[1; 20]).unwrap();
-    let group = GroupId {
-        deployment: DeploymentId { owner, dseq: 1 },
-        gseq: 1,
-    };
-    let lease = LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider: Address::from_bytes(&[9; 20]).unwrap(),
-    };
-    let volume = Storage {
-        name: "default".to_owned(),
-        bytes: 64 << 20,
-        attributes: Vec::new(),
-    };
+    let lease = DeploymentId::new(owner, 1)
+        .group(1)
+        .order(1)
+        .bid(Address::from_bytes(&[9; 20]).unwrap());
+    let volume = Storage::new("default", 64 << 20, Vec::new());
     let resources = Resources {
         id: 1,
-        cpu: Cpu {
-            units: 100,
-            attributes: Vec::new(),
-        },
-        memory: Memory {
-            bytes: 64 << 20,
-            attributes: Vec::new(),
-        },
+        cpu: Cpu::new(100, Vec::new()),
+        memory: Memory::new(64 << 20, Vec::new()),
         storage: vec![volume],
         gpu: Gpu::default(),
         endpoints: Vec::new(),
     };
     let expose = ServiceExpose {
-        port: 80,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(80)
     };
     let service = Service {
-        name: "web".to_owned(),
-        image: "nginx:1.27".to_owned(),
-        command: None,
-        args: None,
-        env: None,
-        resources,
-        count: 1,
         expose: vec![expose],
-        params: None,
-        credentials: None,
+        ..Service::new("web", "nginx:1.27", resources)
     };
-    WorkloadSpec {
-        lease,
-        group: Arc::new(Group {
-            name: "dc".to_owned(),
-            services: vec![service],
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
-        epoch: 0,
-    }
+    WorkloadSpec::new(lease, Arc::new(Group::new("dc", vec![service])))
 }
 
 fn settings() -> KubeSettings {
@@ -135,11 +94,7 @@ async fn calls_fail_within_seconds_without_an_api_server() {
         fails_in_time("harden", cluster.harden(lease)).await;
         fails_in_time("findings", cluster.findings()).await;
         let hosts = cluster.hostnames().unwrap();
-        let name = HostnameDeclaration {
-            hostname: "a.example".to_owned(),
-            service: "web".to_owned(),
-            external_port: 80,
-        };
+        let name = HostnameDeclaration::new("a.example", "web", 80);
         fails_in_time("declare", hosts.declare_hostname(lease, &name)).await;
         fails_in_time("purge", hosts.purge_declared_hostname(lease, "a.example")).await;
         fails_in_time("purge all", hosts.purge_declared_hostnames(lease)).await;

@@ -110,11 +110,7 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
 
 async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     let names = tenant.cluster.hostnames().unwrap();
-    let name = HostnameDeclaration {
-        hostname: NAME.to_owned(),
-        service: service.to_owned(),
-        external_port: 80,
-    };
+    let name = HostnameDeclaration::new(NAME.to_owned(), service, 80);
     names.declare_hostname(&tenant.lease, &name).await
 }
 

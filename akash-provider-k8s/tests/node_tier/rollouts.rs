@@ -25,15 +25,11 @@ const CLASS: &str = "rollouts";
 fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {
     let mut deployment = deployment(&tenant.lease, script, 1);
     let web = &mut Arc::make_mut(&mut deployment.group).services[0];
-    let attributes = [("class", CLASS), ("persistent", "true")].map(|(key, value)| Attribute {
-        key: key.to_owned(),
-        value: value.to_owned(),
-    });
-    web.resources.storage.push(Storage {
-        name: "data".to_owned(),
-        bytes: 64 << 20,
-        attributes: attributes.into(),
-    });
+    let attributes =
+        [("class", CLASS), ("persistent", "true")].map(|(key, value)| Attribute::new(key, value));
+    web.resources
+        .storage
+        .push(Storage::new("data", 64 << 20, attributes.into()));
     web.params = Some(ServiceParams {
         storage: Some(vec![StorageParams {
             name: "data".to_owned(),

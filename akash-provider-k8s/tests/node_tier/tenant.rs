@@ -5,10 +5,8 @@ use akash_provider_core::cluster::{
     Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogLine, Teardown, WorkloadSpec,
 };
 use akash_provider_core::error::Error;
-use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
-use akash_provider_core::types::{
-    Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
-};
+use akash_provider_core::manifest::{Group, Service, ServiceExpose};
+use akash_provider_core::types::{Address, Cpu, DeploymentId, Gpu, LeaseId, Memory, Resources, Storage};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::write_client::WriteClient;
@@ -108,14 +106,7 @@ impl Tenant {
         let ready = timeout(WAIT_LIMIT, cluster.state().ready()).await;
         ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let group = GroupId {
-            deployment: DeploymentId { owner, dseq: 1 },
-            gseq: 1,
-        };
-        let lease = LeaseId {
-            order: OrderId { group, oseq: 1 },
-            provider,
-        };
+        let lease = DeploymentId::new(owner, 1).group(1).order(1).bid(provider);
         Self { cluster, lease }
     }
 
@@ -261,54 +252,26 @@ pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>)
 pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> WorkloadSpec {
     let resources = Resources {
         id: 1,
-        cpu: Cpu {
-            units: 50,
-            attributes: Vec::new(),
-        },
-        memory: Memory {
-            bytes: 64 << 20,
-            attributes: Vec::new(),
-        },
-        storage: vec![Storage {
-            name: "default".to_owned(),
-            bytes: 64 << 20,
-            attributes: Vec::new(),
-        }],
+        cpu: Cpu::new(50, Vec::new()),
+        memory: Memory::new(64 << 20, Vec::new()),
+        storage: vec![Storage::new("default", 64 << 20, Vec::new())],
         gpu: Gpu::default(),
         endpoints: Vec::new(),
     };
     let expose = ServiceExpose {
-        port: 9000,
         external_port: 9000,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(9000)
     };
     let service = Service {
-        name: "web".to_owned(),
-        image: IMAGE.to_owned(),
         command: Some(vec!["sh".to_owned(), "-c".to_owned()]),
         args: Some(vec![script.to_owned()]),
-        env: None,
-        resources,
         count: replicas,
         expose: vec![expose],
-        params: None,
-        credentials: None,
+        ..Service::new("web", IMAGE, resources)
     };
     WorkloadSpec {
-        lease: lease.clone(),
-        group: Arc::new(Group {
-            name: "dc".to_owned(),
-            services: vec![service],
-        }),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
         epoch: 1,
+        ..WorkloadSpec::new(lease.clone(), Arc::new(Group::new("dc", vec![service])))
     }
 }

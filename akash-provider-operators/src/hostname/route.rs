@@ -128,11 +128,7 @@ impl Mode {
     /// Renders the route of a hostname.
     #[must_use]
     pub fn render_with(&self, name: &str, host: &Host, options: &HttpOptions, refers: References) -> Value {
-        let declaration = HostnameDeclaration {
-            hostname: name.to_owned(),
-            service: host.service.clone(),
-            external_port: host.port,
-        };
+        let declaration = HostnameDeclaration::new(name, host.service.clone(), host.port);
         let (lease, host) = (&host.lease, &declaration);
         let rendered = match self {
             Self::Ingress { class, controller } => {

@@ -9,7 +9,7 @@ use super::route::{Mode, References};
 use super::shared::HostnameOperatorState;
 use crate::queue::RetryPolicy;
 use akash_provider_core::manifest::HttpOptions;
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId};
 use akash_provider_kube_kernel::watch::Definitions;
 use akash_provider_kube_model::crd::notes::Notes;
 use http::{Request, Response};
@@ -23,14 +23,10 @@ use std::time::Duration;
 
 pub(super) fn host(tenant: u8) -> Host {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
-    let group = GroupId {
-        deployment: DeploymentId { owner, dseq: 1 },
-        gseq: 1,
-    };
-    let lease = LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider: Address::from_bytes(&[9; 20]).unwrap(),
-    };
+    let lease = DeploymentId::new(owner, 1)
+        .group(1)
+        .order(1)
+        .bid(Address::from_bytes(&[9; 20]).unwrap());
     Host {
         namespace: lease.namespace(),
         lease,

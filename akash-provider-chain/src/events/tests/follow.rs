@@ -706,10 +706,7 @@ async fn campaign(acts: Vec<Act>) {
                     scene.push(height);
                 }
                 if dseq % 3 == 0 {
-                    let id = akash_provider_core::types::DeploymentId {
-                        owner: account(1),
-                        dseq: dseq - 1,
-                    };
+                    let id = akash_provider_core::types::DeploymentId::new(account(1), dseq - 1);
                     scene.chain.tenant(TenantMsg::CloseDeployment { id });
                 }
             }

@@ -104,17 +104,11 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn deployment(dseq: u64) -> DeploymentId {
-    DeploymentId {
-        owner: account(1),
-        dseq,
-    }
+    DeploymentId::new(account(1), dseq)
 }
 
 fn group(dseq: u64, gseq: u32) -> GroupId {
-    GroupId {
-        deployment: deployment(dseq),
-        gseq,
-    }
+    deployment(dseq).group(gseq)
 }
 
 /// Returns the bid on the newest order of a group.
@@ -125,10 +119,7 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
         let of_group = state.market.orders().filter(|o| o.id.group == group);
         of_group.map(|o| o.id.oseq).max().unwrap_or(1)
     };
-    BidId {
-        order: OrderId { group, oseq },
-        provider: account(provider),
-    }
+    group.order(oseq).bid(account(provider))
 }
 
 /// Executes an action of a provider, or converts an action of the tenant to a message.

@@ -9,7 +9,7 @@ use crate::proto::cosmos::auth::v1beta1 as auth;
 use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::Market;
-use akash_provider_core::types::{BidId, DeploymentId, GroupId, OrderId};
+use akash_provider_core::types::{BidId, DeploymentId};
 use prost::Message;
 
 /// Returns a page of records, sorted by id. The page key is the id of the last record, so that changes do not
@@ -53,10 +53,7 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
             let wanted = market
                 .orders()
                 .filter(|o| is_like(&filters.state, &state_name(o.state)));
-            let id = |o: &&akash_provider_core::types::Order| BidId {
-                order: o.id.clone(),
-                provider: account(0),
-            };
+            let id = |o: &&akash_provider_core::types::Order| o.id.clone().bid(account(0));
             let (orders, pagination) = page(wanted, id, |o| responses::order(o), request.pagination);
             Some(mkt::QueryOrdersResponse { orders, pagination }.encode_to_vec())
         }
@@ -136,32 +133,17 @@ pub(crate) fn account_answer(account_number: u64, sequence: u64) -> Vec<u8> {
 }
 
 fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
-    let deployment = |owner: &str, dseq| DeploymentId {
-        owner: owner.parse().unwrap(),
-        dseq,
-    };
-    let order = |owner: &str, dseq, gseq, oseq| OrderId {
-        group: GroupId {
-            deployment: deployment(owner, dseq),
-            gseq,
-        },
-        oseq,
-    };
+    let deployment = |owner: &str, dseq| DeploymentId::new(owner.parse().unwrap(), dseq);
+    let order = |owner: &str, dseq, gseq, oseq| deployment(owner, dseq).group(gseq).order(oseq);
     match path {
         mkt::QueryBidRequest::PATH => {
             let id = mkt::QueryBidRequest::decode(data).unwrap().id.unwrap();
-            let id = BidId {
-                order: order(&id.owner, id.dseq, id.gseq, id.oseq),
-                provider: id.provider.parse().unwrap(),
-            };
+            let id = order(&id.owner, id.dseq, id.gseq, id.oseq).bid(id.provider.parse().unwrap());
             market.bid(&id).map(|b| responses::bid(b).encode_to_vec())
         }
         mkt::QueryLeaseRequest::PATH => {
             let id = mkt::QueryLeaseRequest::decode(data).unwrap().id.unwrap();
-            let id = BidId {
-                order: order(&id.owner, id.dseq, id.gseq, id.oseq),
-                provider: id.provider.parse().unwrap(),
-            };
+            let id = order(&id.owner, id.dseq, id.gseq, id.oseq).bid(id.provider.parse().unwrap());
             market
                 .lease(&id)
                 .map(|l| responses::lease_record(&l).encode_to_vec())

@@ -10,10 +10,7 @@ fn bid() -> Msg {
     Msg::CreateBid {
         id: id(),
         price: DecCoin::new(&"uact".into(), Dec::from_int(1)),
-        deposit: Coin {
-            denom: "uact".into(),
-            amount: 500_000,
-        },
+        deposit: Coin::new("uact", 500_000),
         resources_offer: Vec::new(),
         reclamation_window: None,
     }

@@ -9,9 +9,7 @@
 
 use super::*;
 use crate::tx::api::Code;
-use akash_provider_core::types::{
-    Address, BidId, BlockTime, CloseReason, Coin, Dec, GroupId, OrderId, TxError,
-};
+use akash_provider_core::types::{Address, BidId, BlockTime, CloseReason, Coin, Dec, TxError};
 use std::collections::{HashMap, VecDeque};
 
 const CHAIN: &str = "explored";
@@ -77,22 +75,12 @@ fn address(number: u8) -> Address {
 }
 
 fn bid_id(dseq: u64) -> BidId {
-    let deployment = DeploymentId {
-        owner: address(1),
-        dseq,
-    };
-    let group = GroupId { deployment, gseq: 1 };
-    BidId {
-        order: OrderId { group, oseq: 1 },
-        provider: address(2),
-    }
+    let group = DeploymentId::new(address(1), dseq).group(1);
+    group.order(1).bid(address(2))
 }
 
 fn bid(dseq: u64) -> Vec<Msg> {
-    let deposit = Coin {
-        denom: "uact".into(),
-        amount: 1,
-    };
+    let deposit = Coin::new("uact", 1);
     vec![Msg::CreateBid {
         id: bid_id(dseq),
         price: DecCoin::new(&"uact".into(), Dec::from_int(1)),

@@ -4,8 +4,8 @@ use crate::chain::MemoryChain;
 use crate::conformance::Outage;
 use crate::market::{MarketConfig, TenantMsg};
 use crate::types::{
-    Address, BidId, BlockTime, Coin, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
-    PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
+    Address, BidId, BlockTime, Coin, DecCoin, DeploymentId, GroupSpec, Msg, OrderId, ProviderRecord,
+    ResourceUnit, Resources,
 };
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -54,11 +54,7 @@ pub fn deployment_of(id: &DeploymentId, groups: u32, price: &DecCoin) -> TenantM
         count: 1,
         price: price.clone(),
     };
-    let group = |n| GroupSpec {
-        name: format!("group-{n}"),
-        requirements: PlacementRequirements::default(),
-        resources: vec![unit.clone()],
-    };
+    let group = |n| GroupSpec::new(format!("group-{n}"), vec![unit.clone()]);
     TenantMsg::CreateDeployment {
         id: id.clone(),
         groups: (0..groups).map(group).collect(),
@@ -88,10 +84,7 @@ fn account(number: u8) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 impl MemoryDriver {
@@ -166,27 +159,14 @@ impl Driver for MemoryDriver {
     }
 
     fn no_order(&self) -> OrderId {
-        let deployment = DeploymentId {
-            owner: account(1),
-            dseq: u64::MAX,
-        };
-        let group = GroupId { deployment, gseq: 1 };
-        OrderId { group, oseq: 1 }
+        let group = DeploymentId::new(account(1), u64::MAX).group(1);
+        group.order(1)
     }
 
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId> {
-        let id = DeploymentId {
-            owner: account(1),
-            dseq: self.dseq.fetch_add(1, Ordering::Relaxed),
-        };
+        let id = DeploymentId::new(account(1), self.dseq.fetch_add(1, Ordering::Relaxed));
         self.tenant(deployment_of(&id, groups, &self.price()));
-        let order = |gseq| OrderId {
-            group: GroupId {
-                deployment: id.clone(),
-                gseq,
-            },
-            oseq: 1,
-        };
+        let order = |gseq| id.clone().group(gseq).order(1);
         (1..=groups).map(order).collect()
     }
 

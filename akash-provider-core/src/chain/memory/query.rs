@@ -45,11 +45,7 @@ impl MemoryChain {
         let mut state = lock(&self.state);
         let agreement = state.agreement;
         let market = state.answering(operation)?;
-        Ok(Observed {
-            value: answer(market),
-            height: market.height(),
-            agreement,
-        })
+        Ok(Observed::new(answer(market), market.height(), agreement))
     }
 }
 

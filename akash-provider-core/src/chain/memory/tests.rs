@@ -1,9 +1,7 @@
 use super::*;
 use crate::chain::{ChainQuery, OrderFilter, PageRequest};
-use crate::types::{BidId, DecCoin, GroupId, OrderId};
-use crate::types::{
-    Coin, DeploymentId, GroupSpec, PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
-};
+use crate::types::{BidId, DecCoin};
+use crate::types::{Coin, DeploymentId, GroupSpec, ProviderRecord, ResourceUnit, Resources};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 
@@ -14,10 +12,7 @@ fn account(number: u8) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 fn price() -> DecCoin {
@@ -41,20 +36,9 @@ fn chain() -> MemoryChain {
 }
 
 fn create(chain: &MemoryChain, dseq: u64) -> BidId {
-    let deployment = DeploymentId {
-        owner: account(1),
-        dseq,
-    };
-    let unit = ResourceUnit {
-        resources: Resources::default(),
-        count: 1,
-        price: price(),
-    };
-    let group = GroupSpec {
-        name: "web".to_owned(),
-        requirements: PlacementRequirements::default(),
-        resources: vec![unit],
-    };
+    let deployment = DeploymentId::new(account(1), dseq);
+    let unit = ResourceUnit::new(Resources::default(), 1, price());
+    let group = GroupSpec::new("web", vec![unit]);
     let create = TenantMsg::CreateDeployment {
         id: deployment.clone(),
         groups: vec![group],
@@ -63,11 +47,7 @@ fn create(chain: &MemoryChain, dseq: u64) -> BidId {
         reclamation_min_window: None,
     };
     chain.tenant(create).unwrap();
-    let group = GroupId { deployment, gseq: 1 };
-    BidId {
-        order: OrderId { group, oseq: 1 },
-        provider: account(2),
-    }
+    deployment.group(1).order(1).bid(account(2))
 }
 
 fn bid(id: &BidId) -> Vec<Msg> {

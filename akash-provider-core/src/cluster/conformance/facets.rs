@@ -12,11 +12,7 @@ use futures::stream::{self, StreamExt};
 use std::sync::Arc;
 
 fn name(hostname: &str) -> HostnameDeclaration {
-    HostnameDeclaration {
-        hostname: hostname.to_owned(),
-        service: "web".to_owned(),
-        external_port: 80,
-    }
+    HostnameDeclaration::new(hostname, "web", 80)
 }
 
 async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> Option<LeaseId> {

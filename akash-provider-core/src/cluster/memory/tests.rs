@@ -1,47 +1,25 @@
 use super::*;
 use crate::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
-use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
-use crate::types::{Address, DeploymentId, GroupId, OrderId, Resources};
+use crate::manifest::{Group, Proto, Service, ServiceExpose};
+use crate::types::{Address, DeploymentId, Resources};
 use futures::{FutureExt, StreamExt, future, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn lease(dseq: u64) -> LeaseId {
     let address = |n| Address::from_bytes(&[n; 20]).unwrap();
-    let deployment = DeploymentId {
-        owner: address(1),
-        dseq,
-    };
-    let group = GroupId { deployment, gseq: 1 };
-    LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider: address(2),
-    }
+    let group = DeploymentId::new(address(1), dseq).group(1);
+    group.order(1).bid(address(2))
 }
 
 fn deployment(dseq: u64) -> WorkloadSpec {
     let service = Service {
-        name: "web".to_owned(),
-        image: "nginx".to_owned(),
-        command: None,
-        args: None,
-        env: None,
-        resources: Resources::default(),
         count: 2,
-        expose: Vec::new(),
-        params: None,
-        credentials: None,
+        ..Service::new("web", "nginx", Resources::default())
     };
-    let group = Group {
-        name: "dc".to_owned(),
-        services: vec![service],
-    };
+    let group = Group::new("dc", vec![service]);
     WorkloadSpec {
-        lease: lease(dseq),
-        group: Arc::new(group),
-        params: Arc::default(),
-        hostnames: Vec::new(),
-        ips: Vec::new(),
         epoch: 2,
+        ..WorkloadSpec::new(lease(dseq), Arc::new(group))
     }
 }
 
@@ -80,15 +58,9 @@ async fn forwarded_ports_are_at_the_public_host() {
     let mut deployment = deployment(1);
     let group = Arc::make_mut(&mut deployment.group);
     let expose = ServiceExpose {
-        port: 9000,
         external_port: 9000,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(9000)
     };
     group
         .services

@@ -297,10 +297,7 @@ impl Deployment {
     }
 
     fn submit(mut self, cx: &Cx<'_>, submission: Submission, out: &mut Vec<DeploymentAction>) -> Self {
-        let refuse = |kind, message: &str| Refusal {
-            kind,
-            message: message.to_owned(),
-        };
+        let refuse = |kind, message: &str| Refusal::new(kind, message);
         let refusal = if cx.stopping {
             Some(refuse(
                 RefusalKind::Stopping,
@@ -363,14 +360,7 @@ impl Deployment {
             }
             Ok(None) => {
                 let message = format!("no lease for deployment {}: not found on the chain", self.id);
-                self.reply(
-                    cx,
-                    Err(Refusal {
-                        kind: RefusalKind::NoLease,
-                        message,
-                    }),
-                    out,
-                )
+                self.reply(cx, Err(Refusal::new(RefusalKind::NoLease, message)), out)
             }
             Err(failure) => {
                 // Without the cause, which may contain internal addresses of the provider.
@@ -378,10 +368,7 @@ impl Deployment {
                     "the provider cannot read deployment {} from the chain; submit again",
                     self.id
                 );
-                let refusal = Refusal {
-                    kind: RefusalKind::Unavailable,
-                    message,
-                };
+                let refusal = Refusal::new(RefusalKind::Unavailable, message);
                 self.retry_or_refuse(cx, failure.transient, refusal, out)
             }
         }
@@ -639,10 +626,7 @@ impl Deployment {
             if let Some(request) = submission.request {
                 out.push(DeploymentAction::Reply(
                     request,
-                    Err(Refusal {
-                        kind: RefusalKind::Stopping,
-                        message,
-                    }),
+                    Err(Refusal::new(RefusalKind::Stopping, message)),
                 ));
             }
         }
@@ -675,10 +659,10 @@ impl Deployment {
 /// succeed.
 fn not_recorded(failure: &Failure) -> Refusal {
     if failure.transient {
-        return Refusal {
-            kind: RefusalKind::Unavailable,
-            message: "the provider cannot store the manifest at the moment; submit again".to_owned(),
-        };
+        return Refusal::new(
+            RefusalKind::Unavailable,
+            "the provider cannot store the manifest at the moment; submit again",
+        );
     }
     // Connection and account errors are logged for the operator and not shown to tenants.
     let reason = match failure.kind {
@@ -700,17 +684,14 @@ fn not_recorded(failure: &Failure) -> Refusal {
 }
 
 fn rejected(message: String) -> Refusal {
-    Refusal {
-        kind: RefusalKind::Rejected,
-        message,
-    }
+    Refusal::new(RefusalKind::Rejected, message)
 }
 
 fn not_leader() -> Refusal {
-    Refusal {
-        kind: RefusalKind::NotLeader,
-        message: "this instance is a standby; submit the manifest to the leader".to_owned(),
-    }
+    Refusal::new(
+        RefusalKind::NotLeader,
+        "this instance is a standby; submit the manifest to the leader",
+    )
 }
 
 /// Minimum time between a failure to store a manifest and the manifest deadline. In this time, the tenant can

@@ -106,16 +106,12 @@ impl HostnameQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Address, BidId, DeploymentId, GroupId, OrderId};
+    use crate::types::{Address, DeploymentId};
 
     fn lease(dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let deployment = DeploymentId { owner, dseq };
-        let group = GroupId { deployment, gseq: 1 };
-        BidId {
-            order: OrderId { group, oseq: 1 },
-            provider: Address::from_bytes(&[2; 20]).unwrap(),
-        }
+        let group = DeploymentId::new(owner, dseq).group(1);
+        group.order(1).bid(Address::from_bytes(&[2; 20]).unwrap())
     }
 
     fn set(names: &[&str]) -> BTreeSet<String> {

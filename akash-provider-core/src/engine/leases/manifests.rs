@@ -24,7 +24,7 @@ impl Engine {
         if !self.progress.cluster_known() {
             let message = "the state of the cluster is not known yet; retry in a minute".to_owned();
             let kind = RefusalKind::Unavailable;
-            return Err(Refusal { kind, message });
+            return Err(Refusal::new(kind, message));
         }
         let ours: Vec<&Lease> = record
             .leases
@@ -36,10 +36,7 @@ impl Engine {
                 "no lease for deployment {} at this provider",
                 record.deployment.id
             );
-            return Err(Refusal {
-                kind: RefusalKind::NoLease,
-                message,
-            });
+            return Err(Refusal::new(RefusalKind::NoLease, message));
         }
         let hash = record.deployment.hash;
         // Checked first, because the following checks assume the version on the chain.
@@ -66,7 +63,7 @@ impl Engine {
             self.add_lease_of_manifest(lease, record);
             self.scan.schedule_now(ScanReason::UnknownOffer);
             let kind = RefusalKind::Unavailable;
-            return Err(Refusal { kind, message });
+            return Err(Refusal::new(kind, message));
         }
         let mut accepted = AcceptedManifest {
             hash,
@@ -98,18 +95,20 @@ impl Engine {
     ) -> Result<&'m Group, Refusal> {
         let on_chain = record.groups.iter().find(|g| g.id == lease.id.order.group);
         let found = on_chain.and_then(|g| manifest.groups.iter().find(|m| m.name == g.spec.name));
-        found.ok_or_else(|| Refusal {
-            kind: RefusalKind::CrossValidation,
-            message: format!(
-                "group {} of the deployment is missing in the manifest",
-                lease.id.order.group
-            ),
+        found.ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::CrossValidation,
+                format!(
+                    "group {} of the deployment is missing in the manifest",
+                    lease.id.order.group
+                ),
+            )
         })
     }
 
     /// Checks the service names and hostnames of a group for a lease. Does not claim the hostnames.
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
-        let refuse = |kind, message| Err(Refusal { kind, message });
+        let refuse = |kind, message| Err(Refusal::new(kind, message));
         let running = self.workload(&lease.id).and_then(Workload::deployment);
         if running.is_some_and(|old| !hosts::same_services(&old.group, group)) {
             let message = format!(
@@ -162,10 +161,7 @@ impl Engine {
 }
 
 fn refused(error: manifest::ManifestError) -> Refusal {
-    Refusal {
-        kind: error.kind(),
-        message: error.to_string(),
-    }
+    Refusal::new(error.kind(), error.to_string())
 }
 
 fn version_mismatch(chain: &[u8; 32], got: &Hashes) -> Refusal {
@@ -180,8 +176,5 @@ fn version_mismatch(chain: &[u8; 32], got: &Hashes) -> Refusal {
         hex(chain),
         hex(got.received())
     );
-    Refusal {
-        kind: RefusalKind::VersionMismatch,
-        message,
-    }
+    Refusal::new(RefusalKind::VersionMismatch, message)
 }

@@ -18,10 +18,9 @@ impl Engine {
         group: Arc<Group>,
     ) -> Result<(WorkloadSpec, Vec<String>), Refusal> {
         let names = hosts::custom_hosts(&group);
-        let released = self.claim_names(lease, &names).map_err(|error| Refusal {
-            kind: RefusalKind::Hostname,
-            message: error.to_string(),
-        })?;
+        let released = self
+            .claim_names(lease, &names)
+            .map_err(|error| Refusal::new(RefusalKind::Hostname, error.to_string()))?;
         Ok((self.workload_spec(lease, group), released))
     }
 
@@ -230,16 +229,15 @@ impl Engine {
             .map(|d| Arc::clone(&d.group))
         else {
             let message = format!("cannot move hostnames: lease {lease} has no deployed workload");
-            return Err(Refusal {
-                kind: RefusalKind::NoLease,
-                message,
-            });
+            return Err(Refusal::new(RefusalKind::NoLease, message));
         };
         // Checked again, because another version or provider may have accepted the manifest.
         for name in names {
-            check_hostname(name).map_err(|fault| Refusal {
-                kind: RefusalKind::Hostname,
-                message: format!("hostname not allowed: {name:?} {fault}; {}", fault.help()),
+            check_hostname(name).map_err(|fault| {
+                Refusal::new(
+                    RefusalKind::Hostname,
+                    format!("hostname not allowed: {name:?} {fault}; {}", fault.help()),
+                )
             })?;
         }
         let listed = hosts::custom_host_set(&group);
@@ -247,15 +245,9 @@ impl Engine {
             let message = format!(
                 "cannot move hostname `{name}`: not in the manifest of lease {lease}; add the hostname first"
             );
-            return Err(Refusal {
-                kind: RefusalKind::Rejected,
-                message,
-            });
+            return Err(Refusal::new(RefusalKind::Rejected, message));
         }
-        let refuse = |e: HostnameError| Refusal {
-            kind: RefusalKind::Hostname,
-            message: e.to_string(),
-        };
+        let refuse = |e: HostnameError| Refusal::new(RefusalKind::Hostname, e.to_string());
         let moved = self.leases.hostnames.transfer(lease, names).map_err(refuse)?;
         // Each previous holder once, in a deterministic order.
         let from: BTreeSet<LeaseId> = moved.into_iter().filter_map(|(_, from)| from).collect();

@@ -145,7 +145,7 @@ impl Engine {
         let Some(waiting) = self.leases.breaker.release_owner(self.progress.mono(), owner) else {
             let message = format!("the circuit breaker has not tripped for {owner} alone");
             let kind = RefusalKind::Rejected;
-            return Err(Refusal { kind, message });
+            return Err(Refusal::new(kind, message));
         };
         let owner = owner.clone();
         self.publish(Event::BreakerReleasedFor { owner });

@@ -7,7 +7,7 @@ use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, MachineTable};
 use crate::engine::{Call, CallTarget, EffectId, Engine, sorted};
-use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Height, Mono, Msg, Now, OrderId, TxOutcome};
+use crate::types::{self, BlockTime, DeclineCode, Event, Height, Mono, Msg, Now, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -292,10 +292,7 @@ impl Engine {
         }
         // A bid that was never sent gets no event.
         if let Some(outcome) = end.bid_outcome().filter(|_| had_bid) {
-            let bid = BidId {
-                order: id.clone(),
-                provider: self.config.provider.clone(),
-            };
+            let bid = id.clone().bid(self.config.provider.clone());
             self.publish(Event::BidEnded { bid, outcome });
         }
     }

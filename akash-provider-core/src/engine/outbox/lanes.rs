@@ -297,12 +297,8 @@ mod tests {
             let mut group = sdl::parse_all(text).unwrap().manifest.groups[0].clone();
             group.services[0].env = Some(vec![format!("TOKEN={secret}")]);
             Arc::new(WorkloadSpec {
-                lease: lease.clone(),
-                group: Arc::new(group),
-                params: Arc::default(),
-                hostnames: Vec::new(),
-                ips: Vec::new(),
                 epoch: 1,
+                ..WorkloadSpec::new(lease.clone(), Arc::new(group))
             })
         };
         let deploy = |secret: &str| Call::Deploy {

@@ -359,13 +359,7 @@ impl Engine {
 
     fn fail_scans(&mut self, requests: Vec<RequestId>, kind: RefusalKind, message: &str) {
         for request in requests {
-            self.reply(
-                request,
-                Err(Refusal {
-                    kind,
-                    message: message.to_owned(),
-                }),
-            );
+            self.reply(request, Err(Refusal::new(kind, message)));
         }
     }
 

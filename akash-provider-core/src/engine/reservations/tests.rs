@@ -2,9 +2,7 @@ use super::*;
 use crate::bidding::Decline;
 use crate::engine::status::{LeasedIpStatus, ReservationStatus};
 use crate::inventory::{ClusterSpec, GpuSpec, LeasedIpUsage, NodeInventory, NodeSpec, Placement};
-use crate::types::{
-    Address, Attribute, BidId, Dec, DecCoin, Endpoint, Gpu, LeaseId, PlacementRequirements, Resources,
-};
+use crate::types::{Address, Attribute, Dec, DecCoin, Endpoint, Gpu, LeaseId, Resources};
 use proptest::prelude::*;
 
 mod pools;
@@ -29,10 +27,7 @@ fn order(dseq: u64) -> OrderId {
 }
 
 fn lease(dseq: u64) -> LeaseId {
-    BidId {
-        order: order(dseq),
-        provider: address(9),
-    }
+    order(dseq).bid(address(9))
 }
 
 fn unit(id: u32, cpu: u64, count: u32) -> ResourceUnit {
@@ -42,25 +37,17 @@ fn unit(id: u32, cpu: u64, count: u32) -> ResourceUnit {
     };
     resources.cpu.units = cpu;
     resources.memory.bytes = 1 << 20;
-    ResourceUnit {
-        resources,
-        count,
-        price: DecCoin::new(&"uact".into(), Dec::ZERO),
-    }
+    ResourceUnit::new(resources, count, DecCoin::new(&"uact".into(), Dec::ZERO))
 }
 
 fn with_gpu(mut unit: ResourceUnit, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
-    unit.resources.gpu = Gpu { units: 1, attributes };
+    unit.resources.gpu = Gpu::new(1, attributes);
     unit
 }
 
 fn group(units: Vec<ResourceUnit>) -> GroupSpec {
-    GroupSpec {
-        name: "dcloud".to_owned(),
-        requirements: PlacementRequirements::default(),
-        resources: units,
-    }
+    GroupSpec::new("dcloud", units)
 }
 
 fn one(cpu: u64) -> GroupSpec {
@@ -69,10 +56,7 @@ fn one(cpu: u64) -> GroupSpec {
 
 fn with_endpoints(kind: EndpointKind, sequence_numbers: &[u32]) -> GroupSpec {
     let mut spec = one(10);
-    let endpoint = |n: &u32| Endpoint {
-        kind,
-        sequence_number: *n,
-    };
+    let endpoint = |n: &u32| Endpoint::new(kind, *n);
     spec.resources[0].resources.endpoints = sequence_numbers.iter().map(endpoint).collect();
     spec
 }
@@ -89,11 +73,7 @@ fn capacity(nodes: &[(&str, i64)]) -> InventoryUpdate {
 }
 
 fn of_spec(spec: &ClusterSpec) -> InventoryUpdate {
-    InventoryUpdate {
-        inventory: Arc::new(NodeInventory::new(spec)),
-        placements: Vec::new(),
-        leased_ips: None,
-    }
+    InventoryUpdate::new(Arc::new(NodeInventory::new(spec)), Vec::new())
 }
 
 fn with_ips(mut update: InventoryUpdate, total: u32, in_use: u32, confirmed: &[u64]) -> InventoryUpdate {

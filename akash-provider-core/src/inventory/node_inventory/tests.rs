@@ -11,15 +11,12 @@ fn unit(cpu: u64, gpus: u64, key: &str, count: u32) -> ResourceUnit {
         ..Resources::default()
     };
     resources.cpu.units = cpu;
-    resources.gpu = Gpu {
-        units: gpus,
-        attributes: vec![Attribute::new(key, "true")],
-    };
-    ResourceUnit {
+    resources.gpu = Gpu::new(gpus, vec![Attribute::new(key, "true")]);
+    ResourceUnit::new(
         resources,
         count,
-        price: DecCoin::new(&"uact".into(), crate::types::Dec::ZERO),
-    }
+        DecCoin::new(&"uact".into(), crate::types::Dec::ZERO),
+    )
 }
 
 fn mixed() -> NodeInventory {
@@ -96,11 +93,7 @@ fn a_replica_without_ephemeral_storage_takes_the_default() {
     let node = NodeSpec::new("n", 1000, 100 * GIB, 5 * GIB / 2);
     let mut inventory = NodeInventory::new(&ClusterSpec::from_nodes([node]));
     let mut one = unit(1, 0, "", 2);
-    let mut volume = crate::types::Storage {
-        name: "scratch".to_owned(),
-        bytes: 1 << 30,
-        attributes: vec![Attribute::new("class", "ram")],
-    };
+    let mut volume = crate::types::Storage::new("scratch", 1 << 30, vec![Attribute::new("class", "ram")]);
     one.resources.storage = vec![volume.clone()];
     let left = |inventory: &NodeInventory| inventory.metrics().nodes[0].storage_ephemeral.available;
     inventory

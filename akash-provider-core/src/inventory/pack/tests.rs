@@ -9,11 +9,7 @@ const NODE_MEMORY: i64 = 439_822_204_928;
 
 fn volume(name: &str, bytes: u64, attributes: &[(&str, &str)]) -> Storage {
     let attributes = attributes.iter().map(|(k, v)| Attribute::new(*k, *v));
-    Storage {
-        name: name.to_owned(),
-        bytes,
-        attributes: attributes.collect(),
-    }
+    Storage::new(name, bytes, attributes.collect())
 }
 
 fn sized(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> ResourceUnit {
@@ -24,11 +20,7 @@ fn sized(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> ResourceUn
     };
     resources.cpu.units = cpu;
     resources.memory.bytes = memory;
-    ResourceUnit {
-        resources,
-        count,
-        price: DecCoin::new(&"uact".into(), Dec::ZERO),
-    }
+    ResourceUnit::new(resources, count, DecCoin::new(&"uact".into(), Dec::ZERO))
 }
 
 fn unit(cpu: u64, count: u32) -> ResourceUnit {
@@ -37,7 +29,7 @@ fn unit(cpu: u64, count: u32) -> ResourceUnit {
 
 fn gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
-    unit.resources.gpu = Gpu { units, attributes };
+    unit.resources.gpu = Gpu::new(units, attributes);
     unit
 }
 

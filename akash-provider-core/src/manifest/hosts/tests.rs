@@ -1,19 +1,13 @@
 use super::*;
 use crate::manifest::Proto;
-use crate::types::{DeploymentId, GroupId, OrderId};
+use crate::types::DeploymentId;
 
 fn lease() -> LeaseId {
     let owner = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
-    LeaseId {
-        order: OrderId {
-            group: GroupId {
-                deployment: DeploymentId { owner, dseq: 1001 },
-                gseq: 1,
-            },
-            oseq: 1,
-        },
-        provider: "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap(),
-    }
+    DeploymentId::new(owner, 1001)
+        .group(1)
+        .order(1)
+        .bid("akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap())
 }
 
 fn group(exposes: &str) -> Group {

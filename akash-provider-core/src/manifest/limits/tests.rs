@@ -1,43 +1,31 @@
 use super::*;
-use crate::manifest::{Group, HttpOptions, Manifest, Permissions, Proto, StorageParams, Tee, validate};
+use crate::manifest::{Group, Manifest, Permissions, StorageParams, Tee, validate};
 use crate::types::Storage;
 
 fn expose() -> ServiceExpose {
     ServiceExpose {
-        port: 80,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(80)
     }
 }
 
 fn manifest() -> Manifest {
     let service = Service {
-        name: "web".to_owned(),
-        image: "nginx".to_owned(),
-        command: None,
-        args: None,
-        env: None,
-        resources: Resources {
-            id: 1,
-            ..Resources::default()
-        },
-        count: 1,
         expose: vec![expose()],
         params: Some(ServiceParams::default()),
         credentials: Some(Credentials::default()),
+        ..Service::new(
+            "web",
+            "nginx",
+            Resources {
+                id: 1,
+                ..Resources::default()
+            },
+        )
     };
     let name = "west".to_owned();
     Manifest {
-        groups: vec![Group {
-            name,
-            services: vec![service],
-        }],
+        groups: vec![Group::new(name, vec![service])],
     }
 }
 

@@ -1,44 +1,30 @@
 use super::*;
-use crate::manifest::{HttpOptions, Proto};
+use crate::manifest::HttpOptions;
 use crate::types::Resources;
 
 fn expose(port: u16, global: bool) -> ServiceExpose {
     ServiceExpose {
-        port,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global,
-        hosts: None,
-        http_options: HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(port)
     }
 }
 
 fn service(name: &str) -> Service {
     Service {
-        name: name.to_owned(),
-        image: "nginx".to_owned(),
-        command: None,
-        args: None,
-        env: None,
-        resources: Resources {
-            id: 1,
-            ..Resources::default()
-        },
-        count: 1,
         expose: vec![expose(80, true)],
-        params: None,
-        credentials: None,
+        ..Service::new(
+            name,
+            "nginx",
+            Resources {
+                id: 1,
+                ..Resources::default()
+            },
+        )
     }
 }
 
 fn group(name: &str, services: Vec<Service>) -> Group {
-    Group {
-        name: name.to_owned(),
-        services,
-    }
+    Group::new(name, services)
 }
 
 fn fault(groups: Vec<Group>) -> StructureFault {

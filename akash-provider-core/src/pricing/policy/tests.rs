@@ -36,21 +36,17 @@ fn order() -> PriceRequest {
     request_with(|unit| {
         unit.resources.cpu.units = 2_000;
         unit.resources.memory.bytes = 4 * GIB;
-        unit.resources.storage = vec![Storage {
-            name: "default".to_owned(),
-            bytes: 8 * GIB,
-            attributes: Vec::new(),
-        }];
+        unit.resources.storage = vec![Storage::new("default", 8 * GIB, Vec::new())];
     })
 }
 
 fn with_gpu(model: &str) -> PriceRequest {
     let mut order = order();
     let mut unit = order.group.resources[0].clone();
-    unit.resources.gpu = Gpu {
-        units: 1,
-        attributes: vec![Attribute::new(format!("vendor/nvidia/model/{model}"), "true")],
-    };
+    unit.resources.gpu = Gpu::new(
+        1,
+        vec![Attribute::new(format!("vendor/nvidia/model/{model}"), "true")],
+    );
     order.group = std::sync::Arc::new(crate::types::GroupSpec {
         resources: vec![unit],
         ..(*order.group).clone()

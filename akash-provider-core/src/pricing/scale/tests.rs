@@ -42,7 +42,7 @@ fn price(config: ScaleConfig, request: &PriceRequest) -> Result<Dec, PriceError>
 
 fn volume(bytes: u64, pairs: &[(&str, &str)]) -> Storage {
     Storage {
-        name: "data".to_owned(),
+        name: "data".into(),
         bytes,
         attributes: pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect(),
     }

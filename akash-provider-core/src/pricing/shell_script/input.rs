@@ -237,10 +237,9 @@ mod tests {
             resources.memory.bytes = u64::from(id) * 222;
             resources.storage[0].bytes = u64::from(id) * 333;
             resources.endpoints = (0..id).map(leased_ip).collect();
-            resources.endpoints.push(Endpoint {
-                kind: EndpointKind::RandomPort,
-                sequence_number: 0,
-            });
+            resources
+                .endpoints
+                .push(Endpoint::new(EndpointKind::RandomPort, 0));
             units.push(unit);
         }
         let value: serde_json::Value = serde_json::from_str(&text(&request(units.clone()))).unwrap();
@@ -329,11 +328,7 @@ mod tests {
         let class = |pairs: &[(&str, &str)]| {
             let request = request_with(|u| {
                 let attributes = pairs.iter().map(|(k, v)| Attribute::new(*k, *v)).collect();
-                u.resources.storage = vec![Storage {
-                    name: "v".to_owned(),
-                    bytes: 1,
-                    attributes,
-                }];
+                u.resources.storage = vec![Storage::new("v", 1, attributes)];
             });
             let value: serde_json::Value = serde_json::from_str(&text(&request)).unwrap();
             value["resources"][0]["storage"][0]["class"]

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::{HostnameDeclaration, IpDeclaration, Teardown, WorkloadSpec};
 use crate::manifest::Proto;
 use crate::runtime::fakes::{self, Does, FakeChain, FakeCluster, FakePricing, Script, lease};
-use crate::types::{CloseReason, GroupSpec, PlacementRequirements};
+use crate::types::{CloseReason, GroupSpec};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
@@ -42,11 +42,7 @@ fn ip(key: &str) -> IpDeclaration {
 }
 
 fn deployment() -> Arc<WorkloadSpec> {
-    let hostname = |name: &str| HostnameDeclaration {
-        hostname: name.into(),
-        service: "web".into(),
-        external_port: 80,
-    };
+    let hostname = |name: &str| HostnameDeclaration::new(name, "web", 80);
     Arc::new(WorkloadSpec {
         hostnames: vec![hostname("a.example"), hostname("b.example")],
         ips: vec![ip("kept"), ip("new")],
@@ -62,11 +58,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
     };
     let request = crate::pricing::PriceRequest {
         owner: fakes::TENANT.parse().unwrap(),
-        group: Arc::new(GroupSpec {
-            name: "g".into(),
-            requirements: PlacementRequirements::default(),
-            resources: Vec::new(),
-        }),
+        group: Arc::new(GroupSpec::new("g", Vec::new())),
         allocated: None,
         precision: 6,
         utilization: None,

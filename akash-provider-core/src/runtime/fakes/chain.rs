@@ -81,10 +81,7 @@ impl ChainQuery for FakeChain {
     }
     async fn balance(&self, of: &Address, denom: &str) -> Result<Coin, Error> {
         self.script.call("balance", format!("{of} {denom}")).await?;
-        Ok(Coin {
-            denom: denom.into(),
-            amount: 1 << 60,
-        })
+        Ok(Coin::new(denom, 1 << 60))
     }
     async fn block_time(&self, _: Height) -> Result<Option<BlockTime>, Error> {
         unreachable!()
@@ -99,11 +96,7 @@ impl ChainQuery for FakeChain {
 }
 
 fn nothing<T>() -> Observed<T> {
-    Observed {
-        value: None,
-        height: 1,
-        agreement: crate::types::Agreement::Single,
-    }
+    Observed::new(None, 1, crate::types::Agreement::Single)
 }
 
 pub(crate) fn snapshot(time: i64) -> Snapshot {

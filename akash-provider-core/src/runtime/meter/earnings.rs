@@ -204,10 +204,7 @@ mod tests {
         let payment = payment.map(|(withdrawn, balance)| Payment {
             rate: price(),
             balance: DecCoin::new(&"uact".into(), balance.parse().unwrap()),
-            withdrawn: Coin {
-                denom: "uact".into(),
-                amount: withdrawn,
-            },
+            withdrawn: Coin::new("uact", withdrawn),
         });
         Snapshot {
             height,

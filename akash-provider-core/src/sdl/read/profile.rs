@@ -54,10 +54,7 @@ fn memory(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Memory>,
     let fields = at.map()?;
     fields.only(&["size"], notes);
     let size = fields.required("size", SIZE)?;
-    let value = Memory {
-        bytes: size.quantity(scalar::bytes, SIZE)?,
-        attributes: Vec::new(),
-    };
+    let value = Memory::new(size.quantity(scalar::bytes, SIZE)?, Vec::new());
     let text = truncated(size.text()?);
     Ok(Sourced { value, text })
 }
@@ -76,7 +73,7 @@ fn cpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Cpu>, SdlEr
             attributes.push(Attribute::new(key, at.text()?));
         }
     }
-    let value = Cpu { units, attributes };
+    let value = Cpu::new(units, attributes);
     let text = truncated(written.text()?);
     Ok(Sourced { value, text })
 }
@@ -98,7 +95,7 @@ fn gpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Gpu, SdlError> {
         let help = "list GPU models, or add `attributes: {vendor: {nvidia: []}}` for any model";
         return Err(at.spot.error(ErrorKind::MissingField, problem, help));
     }
-    Ok(Gpu { units, attributes })
+    Ok(Gpu::new(units, attributes))
 }
 
 fn gpu_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<Attribute>, SdlError> {
@@ -229,11 +226,7 @@ fn volume(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<(Location, Sourc
         Some(at) => volume_attributes(&at, notes)?,
         None => Vec::new(),
     };
-    let value = Storage {
-        name: name.to_owned(),
-        bytes,
-        attributes,
-    };
+    let value = Storage::new(name, bytes, attributes);
     let text = truncated(size.text()?);
     Ok((at.spot.clone(), Sourced { value, text }))
 }

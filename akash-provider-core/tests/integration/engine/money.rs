@@ -91,13 +91,7 @@ fn payout_without_fee_is_retried_after_a_refill() {
     world.blocks(10, BLOCK);
     assert_eq!(world.count(is_withdrawal), 1);
     world.hold = None;
-    world.market.fund(
-        &us(),
-        &Coin {
-            denom: "uakt".into(),
-            amount: 10_000,
-        },
-    );
+    world.market.fund(&us(), &Coin::new("uakt", 10_000));
     world.blocks(2, BLOCK);
     assert_eq!(world.count(is_withdrawal), 2, "without a wait of five minutes");
     let status = world.status();
@@ -116,10 +110,7 @@ fn refill_does_not_retry_payout_rejected_for_another_reason() {
     world.refuse(is_withdrawal, TxError::Other, "escrow/1");
     world.settle();
     for _ in 0..40 {
-        let more = Coin {
-            denom: "uakt".into(),
-            amount: 10_000,
-        };
+        let more = Coin::new("uakt", 10_000);
         world.market.fund(&us(), &more);
         world.blocks(1, BLOCK);
     }

@@ -135,10 +135,7 @@ fn order_without_price_is_declined() {
 #[test]
 fn w9_changed_provider_record_applies_at_once() {
     let mut world = World::new();
-    let region = Attribute {
-        key: "region".into(),
-        value: "west".into(),
-    };
+    let region = Attribute::new("region", "west");
     let mut sdl = web();
     sdl.groups[0].requirements.attributes = vec![region.clone()];
     let order = world.order(1, &sdl);
@@ -157,10 +154,7 @@ fn w9_changed_provider_record_applies_at_once() {
 #[test]
 fn provider_record_is_read_again_if_it_changes_during_a_read() {
     let mut world = World::new();
-    let region = Attribute {
-        key: "region".into(),
-        value: "west".into(),
-    };
+    let region = Attribute::new("region", "west");
     let mut sdl = web();
     sdl.groups[0].requirements.attributes = vec![region.clone()];
     let order = world.order(1, &sdl);
@@ -345,10 +339,7 @@ fn order_is_declined_as_full_if_the_chain_refuses_the_bid() {
 #[test]
 fn w12_deposit_uses_denomination_accepted_by_chain() {
     let mut config = settings();
-    let uakt = |amount| akash_provider_core::types::Coin {
-        denom: "uakt".into(),
-        amount,
-    };
+    let uakt = |amount| akash_provider_core::types::Coin::new("uakt", amount);
     config.other_bid_deposits = vec![uakt(1), uakt(700_000)];
     let mut world = World::with(config);
     world.market.fund(&us(), &uakt(1 << 40));

@@ -19,11 +19,7 @@ fn is_fetch(call: &Call) -> bool {
 fn feed_cpu(world: &mut World, cpu: i64) {
     let node = NodeSpec::new("node-1", cpu, 1 << 42, 1 << 45);
     let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
-    world.feed(Input::Inventory(InventoryUpdate {
-        inventory,
-        placements: Vec::new(),
-        leased_ips: None,
-    }));
+    world.feed(Input::Inventory(InventoryUpdate::new(inventory, Vec::new())));
     world.settle();
 }
 
@@ -82,11 +78,7 @@ fn price_request_has_usage_before_and_after() {
     let mut node = NodeSpec::new("node-1", 4_000, 1 << 42, 1 << 45);
     node.cpu.allocated = 500;
     let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
-    world.feed(Input::Inventory(InventoryUpdate {
-        inventory,
-        placements: Vec::new(),
-        leased_ips: None,
-    }));
+    world.feed(Input::Inventory(InventoryUpdate::new(inventory, Vec::new())));
     world.settle();
     let asks = |cpu| {
         let mut order = web();

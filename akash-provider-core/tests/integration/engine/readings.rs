@@ -35,11 +35,7 @@ fn bid_of_a_snapshot_is_not_treated_as_absent() {
     world.feed(Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));
     world.settle();
     let (id, _) = pending_call(&mut world, is_fetch);
-    let absent = Observed {
-        value: None,
-        height: world.market.height(),
-        agreement: Agreement::Single,
-    };
+    let absent = Observed::new(None, world.market.height(), Agreement::Single);
     world.feed(Input::Completed(id, Completion::Bid(Ok(absent))));
     assert_eq!(world.status().orders[0].price, Some(price(10)));
     world.hold = None;
@@ -101,11 +97,7 @@ fn lease_end_counts_only_if_read_after_the_triggering_event() {
     }]);
     let answer = |world: &mut World, height| {
         let (id, _) = pending_call(world, is_look);
-        let seen = Observed {
-            value: record.clone(),
-            height,
-            agreement: Agreement::Single,
-        };
+        let seen = Observed::new(record.clone(), height, Agreement::Single);
         world.feed(Input::Completed(id, Completion::Lease(Ok(seen))));
         world.settle();
         world.wait(MINUTE);

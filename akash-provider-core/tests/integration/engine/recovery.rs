@@ -4,7 +4,7 @@ use crate::engine::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Leadership, LeasePhase, Lifecycle, RefusalKind};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{BidId, BidState, ChainEvent, CloseReason, Event, LeaseState};
+use akash_provider_core::types::{BidState, ChainEvent, CloseReason, Event, LeaseState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -457,10 +457,7 @@ fn heights_of_false_chain_delay_no_lease_or_order() {
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
     let (id, reason) = (lease.clone(), CloseReason::Owner);
     world.feed(Input::Chain(ChainEvent::LeaseClosed { id, reason }));
-    let bid = BidId {
-        order: order_id(7),
-        provider: us(),
-    };
+    let bid = order_id(7).bid(us());
     let price = world.bid(&lease.order).unwrap().price.clone();
     world.feed(Input::Chain(ChainEvent::BidCreated { id: bid, price }));
     world.settle();

@@ -83,10 +83,8 @@ impl Setup {
     }
 
     fn audit(&self) -> Option<AuditedAttributes> {
-        self.signs.then(|| AuditedAttributes {
-            auditor: auditor().to_string(),
-            attributes: vec![Attribute::new("region", "eu")],
-        })
+        self.signs
+            .then(|| AuditedAttributes::new(auditor().to_string(), vec![Attribute::new("region", "eu")]))
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -230,10 +228,7 @@ impl SingleEngine {
 
 /// Returns balances that are sufficient for every bid.
 fn rich(denoms: Vec<Denom>) -> Completion {
-    let coin = |denom| Coin {
-        denom,
-        amount: 1 << 60,
-    };
+    let coin = |denom| Coin::new(denom, 1 << 60);
     Completion::Balances(Ok(denoms.into_iter().map(coin).collect()))
 }
 
@@ -325,13 +320,11 @@ fn unit() -> impl Strategy<Value = ResourceUnit> {
         let mut resources = Resources::default();
         resources.cpu.units = cpu;
         resources.memory.bytes = 64 * MI;
-        resources.storage.push(Storage {
-            name: "default".to_owned(),
-            bytes: 512 * MI,
-            attributes: Vec::new(),
-        });
+        resources
+            .storage
+            .push(Storage::new("default", 512 * MI, Vec::new()));
         resources.storage.extend(volume.map(|(class, gibs)| Storage {
-            name: "data".to_owned(),
+            name: "data".into(),
             bytes: gibs << 30,
             attributes: vec![
                 Attribute::new("class", class),
@@ -344,16 +337,15 @@ fn unit() -> impl Strategy<Value = ResourceUnit> {
         }
         resources.endpoints = endpoints
             .into_iter()
-            .map(|(kind, number)| Endpoint {
-                kind,
-                sequence_number: if kind == EndpointKind::LeasedIp { number } else { 0 },
+            .map(|(kind, number)| {
+                Endpoint::new(kind, if kind == EndpointKind::LeasedIp { number } else { 0 })
             })
             .collect();
-        ResourceUnit {
+        ResourceUnit::new(
             resources,
             count,
-            price: DecCoin::new(&"uact".into(), Dec::from_int(price)),
-        }
+            DecCoin::new(&"uact".into(), Dec::from_int(price)),
+        )
     })
 }
 

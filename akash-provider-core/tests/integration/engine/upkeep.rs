@@ -95,11 +95,9 @@ fn lost_record_is_declared_again_within_seconds() {
 fn with_unwanted_name(world: &mut World) -> LeaseId {
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let mut deployed = (*world.cluster[&lease]).clone();
-    deployed.hostnames.push(HostnameDeclaration {
-        hostname: "left.example".to_owned(),
-        service: "web".to_owned(),
-        external_port: 80,
-    });
+    deployed
+        .hostnames
+        .push(HostnameDeclaration::new("left.example", "web", 80));
     world.cluster.insert(lease.clone(), Arc::new(deployed));
     lease
 }

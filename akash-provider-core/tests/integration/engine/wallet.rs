@@ -8,10 +8,7 @@ use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError
 use std::time::Duration;
 
 pub(super) fn uakt(amount: u128) -> Coin {
-    Coin {
-        denom: "uakt".into(),
-        amount,
-    }
+    Coin::new("uakt", amount)
 }
 
 /// Returns settings with a bid deposit in ACT. If the ACT balance is too low, the deposit is paid in AKT.

@@ -114,31 +114,19 @@ pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
         9_000..10_000 => 3,
         _ => 1,
     };
-    DeploymentId {
-        owner: tenant(number),
-        dseq,
-    }
+    DeploymentId::new(tenant(number), dseq)
 }
 
 pub(crate) fn group_id(dseq: u64, gseq: u32) -> GroupId {
-    GroupId {
-        deployment: deployment_id(dseq),
-        gseq,
-    }
+    deployment_id(dseq).group(gseq)
 }
 
 pub(crate) fn order_id(dseq: u64) -> OrderId {
-    OrderId {
-        group: group_id(dseq, 1),
-        oseq: 1,
-    }
+    group_id(dseq, 1).order(1)
 }
 
 pub(crate) fn bid_of(order: &OrderId, provider: Address) -> BidId {
-    BidId {
-        order: order.clone(),
-        provider,
-    }
+    order.clone().bid(provider)
 }
 
 pub(crate) fn lease_id(dseq: u64) -> LeaseId {
@@ -146,10 +134,7 @@ pub(crate) fn lease_id(dseq: u64) -> LeaseId {
 }
 
 pub(crate) fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 pub(crate) fn price(amount: i64) -> DecCoin {
@@ -432,11 +417,7 @@ impl World {
     }
 
     fn observed<T>(&self, value: Option<T>) -> Observed<T> {
-        Observed {
-            value,
-            height: self.node().height(),
-            agreement: self.agreement,
-        }
+        Observed::new(value, self.node().height(), self.agreement)
     }
 
     fn workloads(&self) -> Workloads {
@@ -567,13 +548,10 @@ impl World {
     }
 
     pub(crate) fn lease_of_another(&mut self, sdl: &Sdl) -> LeaseId {
-        let deployment = DeploymentId {
-            owner: tenant(2),
-            dseq: 1,
-        };
+        let deployment = DeploymentId::new(tenant(2), 1);
         self.order_as(deployment.clone(), sdl, None);
-        let group = GroupId { deployment, gseq: 1 };
-        let bid = bid_of(&OrderId { group, oseq: 1 }, us());
+        let group = deployment.group(1);
+        let bid = bid_of(&group.order(1), us());
         self.tenant(TenantMsg::CreateLease { bid: bid.clone() });
         bid
     }
@@ -586,10 +564,7 @@ impl World {
 
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
-            let order = OrderId {
-                group: group_id(dseq, gseq),
-                oseq: 1,
-            };
+            let order = group_id(dseq, gseq).order(1);
             let bid = bid_of(&order, us());
             self.tenant(TenantMsg::CreateLease { bid });
         }

@@ -12,7 +12,7 @@ use akash_provider_core::pricing::{Scale, ScaleConfig};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, Bid, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, Event, GroupId, LeaseId, Msg, OrderId,
+    Address, Bid, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, Event, LeaseId, Msg,
     ProviderRecord as Registration, Topic,
 };
 use std::sync::Arc;
@@ -56,20 +56,13 @@ fn account(number: u8) -> Address {
 }
 
 fn coin(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 fn bid_id(tenant: u8, dseq: u64, provider: u8) -> BidId {
     let owner = account(tenant);
-    let deployment = DeploymentId { owner, dseq };
-    let group = GroupId { deployment, gseq: 1 };
-    BidId {
-        order: OrderId { group, oseq: 1 },
-        provider: account(provider),
-    }
+    let group = DeploymentId::new(owner, dseq).group(1);
+    group.order(1).bid(account(provider))
 }
 
 /// Everything outside of the provider: chain, cluster, bus and tenants.
@@ -264,7 +257,7 @@ impl Tenant {
         let owner = account(number);
         let sdl = sdl::parse(&text).unwrap();
         Self {
-            id: DeploymentId { owner, dseq: 1 },
+            id: DeploymentId::new(owner, 1),
             text,
             sdl,
         }

@@ -1,6 +1,6 @@
 //! ProviderHost object: a hostname that routes to a service of a lease.
 
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,19 +38,6 @@ pub struct ProviderHostSpec {
 /// Returns the lease of a hostname, or `None` if the owner or the provider in the record is invalid.
 #[must_use]
 pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
-    let deployment = DeploymentId {
-        owner: host.owner.parse().ok()?,
-        dseq: host.dseq,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: host.gseq,
-    };
-    Some(LeaseId {
-        order: OrderId {
-            group,
-            oseq: host.oseq,
-        },
-        provider: host.provider.parse().ok()?,
-    })
+    let group = DeploymentId::new(host.owner.parse().ok()?, host.dseq).group(host.gseq);
+    Some(group.order(host.oseq).bid(host.provider.parse().ok()?))
 }

@@ -55,10 +55,7 @@ fn lease(spec: &ManifestSpec, settings: &KubeSettings) -> Option<LeaseId> {
     let id = &spec.lease_id;
     let text = format!("{}/{}/{}/{}", id.owner, id.dseq, id.gseq, id.oseq);
     let order: OrderId = text.parse().ok()?;
-    Some(LeaseId {
-        order,
-        provider: settings.provider.clone(),
-    })
+    Some(order.bid(settings.provider.clone()))
 }
 
 #[cfg(test)]

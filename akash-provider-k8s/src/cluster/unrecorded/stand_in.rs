@@ -29,10 +29,7 @@ const VENDORS: [&str; 2] = ["nvidia", "amd"];
 pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),
-        group: Arc::new(Group {
-            name: String::new(),
-            services,
-        }),
+        group: Arc::new(Group::new(String::new(), services)),
         params: Arc::default(),
         hostnames: Vec::new(),
         ips: Vec::new(),
@@ -108,11 +105,7 @@ fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
             .and_then(|amount| u64::try_from(amount / unit).ok())
             .unwrap_or_default()
     };
-    let volume = |name: &str, bytes: u64, attributes: Vec<Attribute>| Storage {
-        name: name.to_owned(),
-        bytes,
-        attributes,
-    };
+    let volume = |name: &str, bytes: u64, attributes: Vec<Attribute>| Storage::new(name, bytes, attributes);
     let mut storage = vec![volume("default", amount("ephemeral-storage", WHOLE), Vec::new())];
     if is_stateful {
         let attributes = vec![Attribute::new("persistent", "true")];
@@ -125,19 +118,10 @@ fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
         .unwrap_or_default();
     Resources {
         id: 1,
-        cpu: Cpu {
-            units: amount("cpu", MILLI),
-            attributes: Vec::new(),
-        },
-        memory: Memory {
-            bytes: amount("memory", WHOLE),
-            attributes: Vec::new(),
-        },
+        cpu: Cpu::new(amount("cpu", MILLI), Vec::new()),
+        memory: Memory::new(amount("memory", WHOLE), Vec::new()),
         storage,
-        gpu: Gpu {
-            units,
-            attributes: vec![Attribute::new(format!("vendor/{vendor}"), "")],
-        },
+        gpu: Gpu::new(units, vec![Attribute::new(format!("vendor/{vendor}"), "")]),
         endpoints: Vec::new(),
     }
 }

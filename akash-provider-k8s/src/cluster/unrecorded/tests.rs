@@ -3,9 +3,7 @@ use crate::apply::plan::ObjectWrite;
 use crate::apply::{exact, marked};
 use crate::drift::{DriftedObject, drifted};
 use akash_provider_core::cluster::WorkloadSpec;
-use akash_provider_core::manifest::{
-    HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams, StorageParams,
-};
+use akash_provider_core::manifest::{Permissions, Service, ServiceExpose, ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, Cpu, Gpu, Memory, Resources, Storage};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -16,15 +14,9 @@ const LEASE: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
 
 fn expose(port: u16, ip: &str) -> ServiceExpose {
     ServiceExpose {
-        port,
-        external_port: 0,
-        proto: Proto::Tcp,
-        service: String::new(),
         global: true,
-        hosts: None,
-        http_options: HttpOptions::default(),
         ip: ip.to_owned(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(port)
     }
 }
 
@@ -46,10 +38,7 @@ fn service(name: &str, permissions: &[&str]) -> Service {
         read_only: false,
     });
     Service {
-        name: name.to_owned(),
-        image: "nginx:1.27".to_owned(),
         command: Some(vec!["sh".to_owned()]),
-        args: None,
         env: Some(vec!["A=1".to_owned()]),
         count: 2,
         expose: vec![expose(80, ""), expose(9000, ""), expose(9001, "")],
@@ -60,24 +49,18 @@ fn service(name: &str, permissions: &[&str]) -> Service {
             }),
             ..ServiceParams::default()
         }),
-        credentials: None,
-        resources: Resources {
-            id: 1,
-            cpu: Cpu {
-                units: 1500,
-                attributes: Vec::new(),
+        ..Service::new(
+            name,
+            "nginx:1.27",
+            Resources {
+                id: 1,
+                cpu: Cpu::new(1500, Vec::new()),
+                memory: Memory::new(512 << 20, Vec::new()),
+                storage,
+                gpu: Gpu::new(1, vec![Attribute::new("vendor/nvidia/model/t4", "true")]),
+                endpoints: Vec::new(),
             },
-            memory: Memory {
-                bytes: 512 << 20,
-                attributes: Vec::new(),
-            },
-            storage,
-            gpu: Gpu {
-                units: 1,
-                attributes: vec![Attribute::new("vendor/nvidia/model/t4", "true")],
-            },
-            endpoints: Vec::new(),
-        },
+        )
     }
 }
 

@@ -423,11 +423,7 @@ fn wildcard_is_declared_and_purged_by_its_name() {
             let lease = world.lease(1, 1);
             record(world, &lease, &HttpOptions::default()).await;
             let hostnames = cluster.hostnames().unwrap();
-            let name = HostnameDeclaration {
-                hostname: WIDE.to_owned(),
-                service: "web".to_owned(),
-                external_port: 80,
-            };
+            let name = HostnameDeclaration::new(WIDE.to_owned(), "web", 80);
             hostnames.declare_hostname(&lease, &name).await.unwrap();
             let own = &world.settings.manifest_namespace;
             let made = world.get("ProviderHost", own, OBJECT).await.unwrap();

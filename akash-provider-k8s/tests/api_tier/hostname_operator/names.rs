@@ -24,11 +24,7 @@ const BUDGET: CheckRate = CheckRate {
 
 /// Declares the hostname in the same way as the provider. The lease status then contains the hostname.
 async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
-    let name = HostnameDeclaration {
-        hostname: NAME.to_owned(),
-        service: "web".to_owned(),
-        external_port: 80,
-    };
+    let name = HostnameDeclaration::new(NAME.to_owned(), "web", 80);
     let names = cluster.hostnames().unwrap();
     names.declare_hostname(lease, &name).await.unwrap();
 }

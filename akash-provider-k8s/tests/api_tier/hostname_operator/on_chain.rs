@@ -145,8 +145,5 @@ impl OnChain {
 }
 
 fn coin(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }

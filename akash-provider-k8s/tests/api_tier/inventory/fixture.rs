@@ -3,7 +3,7 @@
 use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeMetrics};
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::settings::KubeSettings;
 use futures::future::BoxFuture;
@@ -234,13 +234,8 @@ impl Fixture {
     /// `unit`.
     pub(crate) async fn lease(&self, unit: u32) -> (LeaseId, String) {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let deployment = DeploymentId { owner, dseq: 1 };
-        let group = GroupId { deployment, gseq: 1 };
-        let order = OrderId { group, oseq: 1 };
-        let lease = LeaseId {
-            order,
-            provider: self.settings.provider.clone(),
-        };
+        let group = DeploymentId::new(owner, 1).group(1);
+        let lease = group.order(1).bid(self.settings.provider.clone());
         let space = lease.namespace();
         self.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}))
             .await;

@@ -90,10 +90,8 @@ impl Recording {
         WorkloadSpec {
             hostnames: hostnames_wanted(&group, &lease, Some("ingress.localhost")),
             ips: ips_wanted(&group, &lease),
-            group: Arc::new(group),
             params: Arc::new(params.collect()),
-            lease,
-            epoch: 0,
+            ..WorkloadSpec::new(lease, Arc::new(group))
         }
     }
 

@@ -6,7 +6,7 @@ mod proofs;
 
 use super::*;
 use crate::hostname::route::{Controller, GatewayProvider};
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use akash_provider_kube_kernel::labels;
 use akash_provider_kube_model::crd::notes::Notes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,13 +14,9 @@ use serde_json::json;
 
 pub(super) fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
-    let deployment = DeploymentId { owner, dseq };
-    let group = GroupId { deployment, gseq: 1 };
+    let group = DeploymentId::new(owner, dseq).group(1);
     let provider = Address::from_bytes(&[99; 20]).unwrap();
-    LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider,
-    }
+    group.order(1).bid(provider)
 }
 
 pub(super) fn host(lease: &LeaseId) -> Host {

@@ -6,7 +6,7 @@ use super::*;
 use crate::ip::balancer::AnnotationPrefix;
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::Proto;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use akash_provider_kube_kernel::labels;
 use akash_provider_kube_model::leased_ips::{DEFAULT_POOL, object_name};
 use k8s_openapi::jiff::Timestamp;
@@ -20,12 +20,8 @@ fn provider() -> Address {
 
 fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
-    let deployment = DeploymentId { owner, dseq };
-    let group = GroupId { deployment, gseq: 1 };
-    LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider: provider(),
-    }
+    let group = DeploymentId::new(owner, dseq).group(1);
+    group.order(1).bid(provider())
 }
 
 /// Returns the record for port 80 of a service, on this endpoint of the lease.

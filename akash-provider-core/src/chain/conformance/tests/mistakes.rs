@@ -206,11 +206,7 @@ impl ChainQuery for FaultyClient {
     }
 
     async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
-        let absent = Observed {
-            value: None,
-            height: 1,
-            agreement: Agreement::Single,
-        };
+        let absent = Observed::new(None, 1, Agreement::Single);
         let mut bid = self.failed(self.truth.bid(id).await, absent)?;
         if self.is(M::ReadsOldState) {
             bid.height = 1;

@@ -1,7 +1,7 @@
 //! Tests of the circuit breaker's limits per owner.
 
 use super::*;
-use crate::types::{DeploymentId, GroupId, OrderId};
+use crate::types::DeploymentId;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -14,16 +14,10 @@ fn owner(number: u8) -> Address {
 
 fn lease(number: u8, dseq: u64) -> LeaseId {
     let owner = owner(number);
-    LeaseId {
-        order: OrderId {
-            group: GroupId {
-                deployment: DeploymentId { owner, dseq },
-                gseq: 1,
-            },
-            oseq: 1,
-        },
-        provider: self::owner(200),
-    }
+    DeploymentId::new(owner, dseq)
+        .group(1)
+        .order(1)
+        .bid(self::owner(200))
 }
 
 fn config(allowed: u32) -> Config {

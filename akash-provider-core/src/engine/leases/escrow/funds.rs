@@ -69,10 +69,7 @@ pub fn blocks_as_time(blocks: u64, average_block_time: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{
-        Address, DecCoin, Deployment, DeploymentId, EscrowAccount, GroupId, Lease, LeaseId, LeaseState,
-        OrderId,
-    };
+    use crate::types::{Address, DecCoin, Deployment, DeploymentId, EscrowAccount, Lease, LeaseState};
     use std::collections::BTreeMap;
 
     fn config() -> Config {
@@ -81,15 +78,9 @@ mod tests {
 
     fn lease(gseq: u32, denom: &str, price: &str, state: LeaseState, provider: u8) -> Lease {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let group = GroupId {
-            deployment: DeploymentId { owner, dseq: 1 },
-            gseq,
-        };
+        let group = DeploymentId::new(owner, 1).group(gseq);
         Lease {
-            id: LeaseId {
-                order: OrderId { group, oseq: 1 },
-                provider: Address::from_bytes(&[provider; 20]).unwrap(),
-            },
+            id: group.order(1).bid(Address::from_bytes(&[provider; 20]).unwrap()),
             state,
             price: DecCoin::new(&denom.into(), price.parse().unwrap()),
             created_at: 1,
@@ -105,10 +96,7 @@ mod tests {
             .map(|(d, a)| ((*d).into(), a.parse().unwrap()))
             .collect();
         let deployment = Deployment {
-            id: DeploymentId {
-                owner: Address::from_bytes(&[1; 20]).unwrap(),
-                dseq: 1,
-            },
+            id: DeploymentId::new(Address::from_bytes(&[1; 20]).unwrap(), 1),
             active: true,
             hash: [0; 32],
             created_at: 1,

@@ -22,10 +22,7 @@ const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
     fn bid_id(&self, cx: &Cx<'_>) -> BidId {
-        BidId {
-            order: self.id.clone(),
-            provider: cx.config.provider.clone(),
-        }
+        self.id.clone().bid(cx.config.provider.clone())
     }
 
     /// Processes one input.

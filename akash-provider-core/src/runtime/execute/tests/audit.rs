@@ -183,11 +183,7 @@ async fn a_repeated_teardown_is_one_act_with_the_record_that_proves_the_close() 
             },
             payment: None,
         });
-        Completion::Lease(Ok(Observed {
-            value,
-            height: 9,
-            agreement: Agreement::Confirmed,
-        }))
+        Completion::Lease(Ok(Observed::new(value, 9, Agreement::Confirmed)))
     };
     trail.observe(&record(LeaseState::Closed));
     script.set("teardown", Does::NotYet);

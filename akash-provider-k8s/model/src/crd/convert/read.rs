@@ -11,8 +11,7 @@ use akash_provider_core::manifest::{
     Service, ServiceExpose, ServiceParams, StorageParams,
 };
 use akash_provider_core::types::{
-    Attribute, Cpu, DeploymentId, Endpoint, EndpointKind, Gpu, GroupId, LeaseId, Memory, OrderId, Resources,
-    Storage,
+    Attribute, Cpu, DeploymentId, Endpoint, EndpointKind, Gpu, LeaseId, Memory, Resources, Storage,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -24,18 +23,9 @@ type FieldFault = (String, String);
 
 pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, FieldFault> {
     let at = |field: &str| format!("spec.lease_id.{field}");
-    let deployment = DeploymentId {
-        owner: parse(at("owner"), &id.owner)?,
-        dseq: parse(at("dseq"), &id.dseq)?,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: id.gseq,
-    };
-    Ok(LeaseId {
-        order: OrderId { group, oseq: id.oseq },
-        provider: parse(at("provider"), &id.provider)?,
-    })
+    let group =
+        DeploymentId::new(parse(at("owner"), &id.owner)?, parse(at("dseq"), &id.dseq)?).group(id.gseq);
+    Ok(group.order(id.oseq).bid(parse(at("provider"), &id.provider)?))
 }
 
 /// Decodes the deployment from a spec. Does not read the annotation.
@@ -52,10 +42,7 @@ pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Workload
         params.insert(one.resources.id, scheduler);
         services.push(service(&format!("spec.group.services[{n}]"), one)?);
     }
-    let group = Group {
-        name: spec.group.name.clone(),
-        services,
-    };
+    let group = Group::new(spec.group.name.clone(), services);
     Ok(WorkloadSpec {
         // The spec has no list of addresses: they result from its exposed ports.
         ips: ips_wanted(&group, &lease),
@@ -105,19 +92,19 @@ fn resources(
     });
     Ok(Resources {
         id: resources.id,
-        cpu: Cpu {
-            units: resources.cpu.units.into(),
-            attributes: attributes(resources.cpu.attributes.as_ref()),
-        },
-        memory: Memory {
-            bytes: parse(format!("{at}.memory.size"), &resources.memory.size)?,
-            attributes: attributes(resources.memory.attributes.as_ref()),
-        },
+        cpu: Cpu::new(
+            resources.cpu.units.into(),
+            attributes(resources.cpu.attributes.as_ref()),
+        ),
+        memory: Memory::new(
+            parse(format!("{at}.memory.size"), &resources.memory.size)?,
+            attributes(resources.memory.attributes.as_ref()),
+        ),
         storage: storage.collect::<Result<_, FieldFault>>()?,
-        gpu: Gpu {
-            units: resources.gpu.units.into(),
-            attributes: attributes(resources.gpu.attributes.as_ref()),
-        },
+        gpu: Gpu::new(
+            resources.gpu.units.into(),
+            attributes(resources.gpu.attributes.as_ref()),
+        ),
         // The spec has no endpoints: they result from its global ports.
         endpoints: expose.iter().filter(|e| e.global).flat_map(endpoints).collect(),
     })
@@ -130,14 +117,11 @@ fn endpoints(expose: &ServiceExpose) -> impl Iterator<Item = Endpoint> {
     } else {
         EndpointKind::RandomPort
     };
-    let port = Endpoint {
-        kind,
-        sequence_number: 0,
-    };
-    let leased = (!expose.ip.is_empty()).then_some(Endpoint {
-        kind: EndpointKind::LeasedIp,
-        sequence_number: expose.endpoint_sequence_number,
-    });
+    let port = Endpoint::new(kind, 0);
+    let leased = (!expose.ip.is_empty()).then_some(Endpoint::new(
+        EndpointKind::LeasedIp,
+        expose.endpoint_sequence_number,
+    ));
     [port].into_iter().chain(leased)
 }
 

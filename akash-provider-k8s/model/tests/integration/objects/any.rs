@@ -116,9 +116,8 @@ fn service() -> impl Strategy<Value = Service> {
         bytes,
         attributes: vec![Attribute::new("persistent", persistent.to_string())],
     });
-    let endpoint = (0..3_u32, 0..3_u32).prop_map(|(kind, sequence_number)| Endpoint {
-        kind: EndpointKind::try_from(kind).unwrap(),
-        sequence_number,
+    let endpoint = (0..3_u32, 0..3_u32).prop_map(|(kind, sequence_number)| {
+        Endpoint::new(EndpointKind::try_from(kind).unwrap(), sequence_number)
     });
     let resources = (
         1..4_u32,
@@ -170,10 +169,8 @@ fn service() -> impl Strategy<Value = Service> {
 
 /// Deployments with unusual values.
 pub(crate) fn deployments() -> impl Strategy<Value = WorkloadSpec> {
-    let host = ("[a-z]{1,9}", any::<u16>()).prop_map(|(name, external_port)| HostnameDeclaration {
-        hostname: format!("{name}.example.com"),
-        service: name,
-        external_port,
+    let host = ("[a-z]{1,9}", any::<u16>()).prop_map(|(name, external_port)| {
+        HostnameDeclaration::new(format!("{name}.example.com"), name, external_port)
     });
     let params = proptest::collection::btree_map(0..5_u32, scheduler(), 0..4);
     (vec(service(), 1..4), params, vec(host, 0..3), any::<u64>()).prop_map(

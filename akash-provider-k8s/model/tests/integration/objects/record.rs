@@ -250,11 +250,7 @@ fn unknown_fields_are_ignored() {
 fn values_beyond_the_record_schema_are_limited() {
     let hosts = |count: usize| {
         let mut deployment = sdl::web(|_| {});
-        let host = |n| HostnameDeclaration {
-            hostname: format!("{n:0>200}.example.com"),
-            service: "web".to_owned(),
-            external_port: 80,
-        };
+        let host = |n| HostnameDeclaration::new(format!("{n:0>200}.example.com"), "web", 80);
         deployment.hostnames = (0..count).map(host).collect();
         convert::to_manifest(&deployment, &settings(false))
     };

@@ -30,15 +30,11 @@ fn accepted(change: impl FnOnce(&mut Service)) {
 
 fn expose(port: u16, external: u16, proto: Proto, global: bool) -> ServiceExpose {
     ServiceExpose {
-        port,
         external_port: external,
         proto,
         global,
-        service: String::new(),
-        hosts: None,
         http_options: akash_provider_core::manifest::HttpOptions::default(),
-        ip: String::new(),
-        endpoint_sequence_number: 0,
+        ..ServiceExpose::new(port)
     }
 }
 

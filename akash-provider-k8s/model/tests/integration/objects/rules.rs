@@ -129,10 +129,7 @@ fn volumes(kinds: &str) -> Vec<Storage> {
             'r' => &[("class", "ram"), ("persistent", "false")],
             _ => &[],
         };
-        let attribute = |(key, value): &(&str, &str)| Attribute {
-            key: (*key).to_owned(),
-            value: (*value).to_owned(),
-        };
+        let attribute = |(key, value): &(&str, &str)| Attribute::new((*key).to_owned(), (*value).to_owned());
         Storage {
             name: format!("v{n}"),
             bytes: 2 << 30,
