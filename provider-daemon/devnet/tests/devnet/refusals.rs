@@ -31,10 +31,7 @@ impl Draft {
         Self {
             chain_id: CHAIN_ID,
             number: 1,
-            ordering: Ordering::Ordered {
-                sequence: 1,
-                timeout_height: 0,
-            },
+            ordering: ordered(1),
             fee: 7500,
             gas: GAS,
             msgs,
@@ -60,6 +57,13 @@ impl Draft {
     }
 }
 
+const fn ordered(sequence: u64) -> Ordering {
+    Ordering::Ordered {
+        sequence,
+        timeout_height: 0,
+    }
+}
+
 fn deployment(dseq: u64) -> DeploymentId {
     DeploymentId {
         owner: key(1).address().clone(),
@@ -78,6 +82,11 @@ fn a_bid(dseq: u64) -> Vec<Any> {
     vec![to_any(&driver::bid(&bid_on(dseq)))]
 }
 
+/// Returns the draft of a bid on the order of [`with_order`].
+fn bid_draft() -> Draft {
+    Draft::new(a_bid(1))
+}
+
 fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
     let BlockTime(now) = devnet.chain().market(|m| m.time());
     Ordering::Unordered {
@@ -94,15 +103,33 @@ async fn with_order() -> Devnet {
 }
 
 #[track_caller]
+fn assert_code(result: &Value, space: &str, code: u32) {
+    let found = (&result["codespace"], &result["code"]);
+    assert_eq!(found, (&json!(space), &json!(code)), "{result}");
+}
+
+#[track_caller]
 fn assert_refused(response: &Value, space: &str, code: u32, log: &str) {
     let result = &response["result"];
-    assert_eq!(
-        (&result["codespace"], &result["code"]),
-        (&json!(space), &json!(code)),
-        "{response}"
-    );
+    assert_code(result, space, code);
     let text = result["log"].as_str().unwrap();
     assert!(text.contains(log), "`{log}` is not in: {text}");
+}
+
+/// Asserts that the mempool refuses a transaction.
+async fn refused(rpc: &str, draft: Draft, space: &str, code: u32, log: &str) {
+    let response = broadcast(rpc, &draft.sign().bytes).await;
+    assert_refused(&response, space, code, log);
+}
+
+/// Sends a transaction that the mempool accepts, and returns its result in the next block.
+async fn landed(devnet: &Devnet, draft: Draft) -> Value {
+    let (rpc, tx) = (devnet.rpc_url(), draft.sign());
+    let response = broadcast(&rpc, &tx.bytes).await;
+    assert_eq!(response["result"]["code"], 0, "{response}");
+    devnet.make_block();
+    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
+    landed["result"]["tx_result"].clone()
 }
 
 #[tokio::test]
@@ -116,22 +143,16 @@ async fn invalid_bytes_are_refused_as_in_the_network() {
         type_url: "/akash.market.v1beta5.MsgMakeCoffee".to_owned(),
         value: Vec::new(),
     };
-    let unknown = broadcast(&rpc, &Draft::new(vec![unknown]).sign().bytes).await;
-    assert_refused(
-        &unknown,
-        "sdk",
-        2,
-        "unable to resolve type URL /akash.market.v1beta5.MsgMakeCoffee",
-    );
-    let mut cut = Draft::new(a_bid(1)).sign().bytes;
+    let text = "unable to resolve type URL /akash.market.v1beta5.MsgMakeCoffee";
+    refused(&rpc, Draft::new(vec![unknown]), "sdk", 2, text).await;
+    let mut cut = bid_draft().sign().bytes;
     cut.truncate(cut.len() / 2);
     assert_refused(&broadcast(&rpc, &cut).await, "sdk", 2, "tx parse error");
     let of_two = vec![
         to_any(&driver::bid(&bid_on(1))),
         tenant_to_any(&TenantMsg::CloseDeployment { id: deployment(1) }).unwrap(),
     ];
-    let of_two = broadcast(&rpc, &Draft::new(of_two).sign().bytes).await;
-    assert_refused(&of_two, "sdk", 18, "several signers");
+    refused(&rpc, Draft::new(of_two), "sdk", 18, "several signers").await;
     devnet.stop().await;
 }
 
@@ -141,15 +162,15 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
     let rpc = devnet.rpc_url();
     let verify = "signature verification failed; please verify account number (1) and chain-id (devnet): \
                   (unable to verify single signer signature): unauthorized";
-    let mut forged = TxRaw::decode(&*Draft::new(a_bid(1)).sign().bytes).unwrap();
+    let mut forged = TxRaw::decode(&*bid_draft().sign().bytes).unwrap();
     forged.signatures[0][5] ^= 1;
     let other_chain = Draft {
         chain_id: "akashnet-2",
-        ..Draft::new(a_bid(1))
+        ..bid_draft()
     };
     let other_number = Draft {
         number: 9,
-        ..Draft::new(a_bid(1))
+        ..bid_draft()
     };
     for tx in [
         forged.encode_to_vec(),
@@ -158,25 +179,15 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
     ] {
         assert_refused(&broadcast(&rpc, &tx).await, "sdk", 4, verify);
     }
-    for (sequence, text) in [
-        (
-            0,
-            "account sequence mismatch, expected 1, got 0: incorrect account sequence",
-        ),
-        (
-            5,
-            "account sequence mismatch, expected 1, got 5: incorrect account sequence",
-        ),
-    ] {
-        let ordering = Ordering::Ordered {
-            sequence,
-            timeout_height: 0,
-        };
+    for sequence in [0, 5] {
+        let text =
+            format!("account sequence mismatch, expected 1, got {sequence}: incorrect account sequence");
+        let ordering = ordered(sequence);
         let draft = Draft {
             ordering,
-            ..Draft::new(a_bid(1))
+            ..bid_draft()
         };
-        assert_refused(&broadcast(&rpc, &draft.sign().bytes).await, "sdk", 32, text);
+        refused(&rpc, draft, "sdk", 32, &text).await;
     }
     let key = key(77);
     let nobody = SigningAccount {
@@ -193,11 +204,7 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
         gas_limit: GAS,
         granter: None,
     };
-    let ordering = Ordering::Ordered {
-        sequence: 0,
-        timeout_height: 0,
-    };
-    let tx = sign(&nobody, vec![to_any(&driver::bid(&id))], ordering, &price);
+    let tx = sign(&nobody, vec![to_any(&driver::bid(&id))], ordered(0), &price);
     // An account exists only with a balance.
     let response = broadcast(&rpc, &tx.bytes).await;
     assert_refused(&response, "sdk", 5, "insufficient funds");
@@ -208,73 +215,37 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
 async fn fees_and_gas_are_checked_as_in_the_network() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
-    for (fee, text) in [
-        (
-            10,
-            "insufficient fees; got: 10uakt required: 750uakt: insufficient fee",
-        ),
-        (0, "insufficient fees; got:  required: 750uakt: insufficient fee"),
-    ] {
-        let draft = Draft {
-            fee,
-            ..Draft::new(a_bid(1))
-        };
-        assert_refused(&broadcast(&rpc, &draft.sign().bytes).await, "sdk", 13, text);
+    for (fee, got) in [(10, "10uakt"), (0, "")] {
+        let text = format!("insufficient fees; got: {got} required: 750uakt: insufficient fee");
+        let draft = Draft { fee, ..bid_draft() };
+        refused(&rpc, draft, "sdk", 13, &text).await;
     }
     let little = Draft {
         gas: 1000,
-        ..Draft::new(a_bid(1))
+        ..bid_draft()
     };
-    let response = broadcast(&rpc, &little.sign().bytes).await;
-    assert_refused(&response, "sdk", 11, "gasWanted: 1000, gasUsed:");
+    refused(&rpc, little, "sdk", 11, "gasWanted: 1000, gasUsed:").await;
     // Enough for the mempool, too little for the message: it fails in its block and pays the fee.
     let before = devnet.chain().market(|m| m.balance(key(2).address(), "uakt"));
     let not_enough = Draft {
         gas: 70_000,
-        ..Draft::new(a_bid(1))
-    }
-    .sign();
-    let response = broadcast(&rpc, &not_enough.bytes).await;
-    assert_eq!(response["result"]["code"], 0, "{response}");
-    devnet.make_block();
-    let hash = data_encoding::BASE64.encode(&not_enough.hash.0);
-    let landed = call(&rpc, "tx", json!({"hash": hash, "prove": false})).await;
-    let result = &landed["result"]["tx_result"];
+        ..bid_draft()
+    };
+    let result = landed(&devnet, not_enough).await;
+    assert_code(&result, "sdk", 11);
+    assert_eq!(result["data"], Value::Null, "{result}");
+    let events = result["events"].as_array().unwrap().iter();
+    let kinds: Vec<&str> = events.map(|e| e["type"].as_str().unwrap()).collect();
     assert_eq!(
-        (&result["codespace"], &result["code"]),
-        (&json!("sdk"), &json!(11)),
-        "{landed}"
+        kinds.join(" "),
+        "coin_spent coin_received transfer message tx tx tx"
     );
-    assert_eq!(result["data"], Value::Null, "{landed}");
-    let kinds: Vec<&str> = result["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|e| e["type"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        kinds,
-        [
-            "coin_spent",
-            "coin_received",
-            "transfer",
-            "message",
-            "tx",
-            "tx",
-            "tx"
-        ]
-    );
-    let (bid, after, account) = devnet.chain().market(|m| {
+    devnet.chain().market(|m| {
         let us = key(2).address().clone();
-        (
-            m.bid(&bid_on(1)).cloned(),
-            m.balance(&us, "uakt"),
-            m.account(&us).cloned(),
-        )
+        assert_eq!(m.bid(&bid_on(1)), None);
+        assert_eq!(before.amount - m.balance(&us, "uakt").amount, 7500);
+        assert_eq!(m.account(&us).unwrap().sequence, 2);
     });
-    assert_eq!(bid, None);
-    assert_eq!(before.amount - after.amount, 7500);
-    assert_eq!(account.unwrap().sequence, 2);
     devnet.stop().await;
 }
 
@@ -284,12 +255,11 @@ async fn unordered_transactions_are_checked_as_in_the_network() {
     let rpc = devnet.rpc_url();
     let draft = |after| Draft {
         ordering: unordered(&devnet, after),
-        ..Draft::new(a_bid(1))
+        ..bid_draft()
     };
-    let expired = broadcast(&rpc, &draft(-1_000_000).sign().bytes).await;
-    assert_refused(&expired, "sdk", 42, "+0000 UTC: tx timeout");
-    let far = broadcast(&rpc, &draft(11 * MINUTE_NANOS).sign().bytes).await;
-    assert_refused(&far, "sdk", 18, "unordered tx ttl exceeds 10m0s: invalid request");
+    refused(&rpc, draft(-1_000_000), "sdk", 42, "+0000 UTC: tx timeout").await;
+    let text = "unordered tx ttl exceeds 10m0s: invalid request";
+    refused(&rpc, draft(11 * MINUTE_NANOS), "sdk", 18, text).await;
     let good = draft(MINUTE_NANOS).sign();
     assert_eq!(broadcast(&rpc, &good.bytes).await["result"]["code"], 0);
     let again = broadcast(&rpc, &good.bytes).await;
@@ -299,8 +269,7 @@ async fn unordered_transactions_are_checked_as_in_the_network() {
         fee: 8000,
         ..draft(MINUTE_NANOS)
     };
-    let other = broadcast(&rpc, &other.sign().bytes).await;
-    assert_refused(&other, "sdk", 18, "already used timeout");
+    refused(&rpc, other, "sdk", 18, "already used timeout").await;
     devnet.make_block();
     let again = broadcast(&rpc, &good.bytes).await;
     assert_eq!(
@@ -316,27 +285,26 @@ async fn unordered_transactions_are_checked_as_in_the_network() {
             sequence: 1,
             timeout_height: 1,
         },
-        ..Draft::new(a_bid(1))
+        ..bid_draft()
     };
-    let late = broadcast(&rpc, &late.sign().bytes).await;
-    assert_refused(&late, "sdk", 30, "timeout height: 1: tx timeout height");
+    refused(&rpc, late, "sdk", 30, "timeout height: 1: tx timeout height").await;
     devnet.stop().await;
 }
 
 #[tokio::test]
 async fn pending_transaction_that_expires_fails_in_its_block() {
     let devnet = with_order().await;
-    let rpc = devnet.rpc_url();
     // The next block is later than this one, by 1 ms or more.
-    let tx = Draft {
-        ordering: unordered(&devnet, 0),
-        ..Draft::new(a_bid(1))
-    }
-    .sign();
-    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
-    devnet.make_block();
-    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
-    assert_eq!(landed["result"]["tx_result"]["code"], 42, "{landed}");
+    let ordering = unordered(&devnet, 0);
+    let result = landed(
+        &devnet,
+        Draft {
+            ordering,
+            ..bid_draft()
+        },
+    )
+    .await;
+    assert_eq!(result["code"], 42, "{result}");
     assert_eq!(devnet.chain().market(|m| m.bid(&bid_on(1)).cloned()), None);
     devnet.stop().await;
 }
@@ -355,48 +323,29 @@ async fn messages_are_refused_with_the_markets_codes() {
         resources_offer: Vec::new(),
         reclamation_window: None,
     };
-    let response = broadcast(&rpc, &Draft::new(vec![to_any(&free)]).sign().bytes).await;
-    assert_refused(&response, "market", 19, "invalid bid: zero price");
+    let free = Draft::new(vec![to_any(&free)]);
+    refused(&rpc, free, "market", 19, "invalid bid: zero price").await;
     let reason = CloseReason::Owner;
     let close = to_any(&Msg::CloseBid { id, reason });
-    let response = broadcast(&rpc, &Draft::new(vec![close]).sign().bytes).await;
-    assert_refused(
-        &response,
-        "market",
-        33,
-        "value \"1\" range 10000..19999: invalid lease closed reason",
-    );
+    let text = "value \"1\" range 10000..19999: invalid lease closed reason";
+    refused(&rpc, Draft::new(vec![close]), "market", 33, text).await;
     // Several transactions of one account in one block, each with its own result.
-    let ordered = |sequence, msgs| Draft {
-        ordering: Ordering::Ordered {
-            sequence,
-            timeout_height: 0,
-        },
-        ..Draft::new(msgs)
-    };
-    let mut hashes = Vec::new();
-    for (sequence, msgs) in [(1, a_bid(1)), (2, a_bid(1)), (3, a_bid(404))] {
-        let tx = ordered(sequence, msgs).sign();
-        let response = broadcast(&rpc, &tx.bytes).await;
+    for (sequence, dseq) in [(1, 1), (2, 1), (3, 404)] {
+        let ordering = ordered(sequence);
+        let draft = Draft {
+            ordering,
+            ..Draft::new(a_bid(dseq))
+        };
+        let response = broadcast(&rpc, &draft.sign().bytes).await;
         assert_eq!(response["result"]["code"], 0, "{response}");
-        hashes.push(tx.hash);
     }
     let height = devnet.make_block();
     let results = call(&rpc, "block_results", json!({"height": height.to_string()})).await;
-    let codes: Vec<(String, u64)> = results["result"]["txs_results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|r| {
-            (
-                r["codespace"].as_str().unwrap().to_owned(),
-                r["code"].as_u64().unwrap(),
-            )
-        })
-        .collect();
-    let market = |code| ("market".to_owned(), code);
-    assert_eq!(codes, [(String::new(), 0), market(21), market(15)]);
-    let log = &results["result"]["txs_results"][1]["log"];
+    let results = &results["result"]["txs_results"];
+    for (at, (space, code)) in [("", 0), ("market", 21), ("market", 15)].into_iter().enumerate() {
+        assert_code(&results[at], space, code);
+    }
+    let log = &results[1]["log"];
     assert_eq!(
         log,
         "failed to execute message; message index: 0: invalid bid: bid exists from provider"
@@ -414,50 +363,39 @@ async fn unpayable_deposit_fails_in_its_block_and_unpayable_fee_before_it() {
     };
     set("uact", 499_999);
     set("uakt", 8_000);
-    let tx = Draft::new(a_bid(1)).sign();
-    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
-    devnet.make_block();
-    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
-    let result = &landed["result"]["tx_result"];
+    let result = landed(&devnet, bid_draft()).await;
+    assert_code(&result, "undefined", 1);
     let text = "failed to execute message; message index: 0: deposit invalid: insufficient balance";
-    assert_eq!(
-        (&result["codespace"], &result["code"], &result["log"]),
-        (&json!("undefined"), &json!(1), &json!(text)),
-        "{landed}"
-    );
+    assert_eq!(result["log"], text);
     let left = devnet.chain().market(|m| m.balance(key(2).address(), "uakt"));
     assert_eq!(left.amount, 500, "the fee is taken");
-    let ordering = Ordering::Ordered {
-        sequence: 2,
-        timeout_height: 0,
-    };
-    let draft = Draft {
-        ordering,
-        ..Draft::new(a_bid(1))
-    };
-    let response = broadcast(&rpc, &draft.sign().bytes).await;
+    let ordering = ordered(2);
     let text = "spendable balance 500uakt is smaller than 7500uakt: insufficient funds";
-    assert_refused(&response, "sdk", 5, text);
+    refused(
+        &rpc,
+        Draft {
+            ordering,
+            ..bid_draft()
+        },
+        "sdk",
+        5,
+        text,
+    )
+    .await;
     devnet.stop().await;
 }
 
 #[tokio::test]
 async fn a_transaction_of_several_messages_is_all_or_nothing() {
     let devnet = with_order().await;
-    let rpc = devnet.rpc_url();
     let before = devnet.chain().market(|m| m.balance(key(2).address(), "uact"));
-    let msgs = [a_bid(1), a_bid(404)].concat();
-    let tx = Draft {
+    let draft = Draft {
         gas: 900_000,
         fee: 9000,
-        ..Draft::new(msgs)
-    }
-    .sign();
-    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
-    devnet.make_block();
-    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
-    let result = &landed["result"]["tx_result"];
-    assert_eq!(result["code"], 15, "{landed}");
+        ..Draft::new([a_bid(1), a_bid(404)].concat())
+    };
+    let result = landed(&devnet, draft).await;
+    assert_eq!(result["code"], 15, "{result}");
     let text = "failed to execute message; message index: 1: invalid order: order not found";
     assert_eq!(result["log"], text);
     let (bid, after) = devnet
@@ -471,15 +409,13 @@ async fn a_transaction_of_several_messages_is_all_or_nothing() {
 async fn invalid_calls_get_json_rpc_errors() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
-    assert_eq!(
-        call(&rpc, "make_coffee", json!({})).await["error"]["code"],
-        -32601
-    );
-    assert_eq!(
-        call(&rpc, "block", json!({"height": "soon"})).await["error"]["code"],
-        -32602
-    );
-    assert_eq!(call(&rpc, "block", json!("soon")).await["error"]["code"], -32602);
+    for (method, params, code) in [
+        ("make_coffee", json!({}), -32601),
+        ("block", json!({"height": "soon"}), -32602),
+        ("block", json!("soon"), -32602),
+    ] {
+        assert_eq!(call(&rpc, method, params).await["error"]["code"], code);
+    }
     let (_, body) = request(&rpc, "POST", "/", "{\"jsonrpc\": \"2.0\", ").await;
     let response: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(response["error"]["code"], -32700, "{response}");
@@ -554,22 +490,13 @@ async fn recent_heights_can_be_queried_and_older_ones_are_pruned() {
     );
     assert_eq!(now["result"]["response"]["height"], "3");
     let ahead = call(&rpc, "abci_query", query(99)).await;
-    let response = &ahead["result"]["response"];
-    assert_eq!(
-        (&response["codespace"], &response["code"]),
-        (&json!("sdk"), &json!(26)),
-        "{ahead}"
-    );
+    assert_code(&ahead["result"]["response"], "sdk", 26);
     for _ in 0..200 {
         devnet.make_block();
     }
     let gone = call(&rpc, "abci_query", query(2)).await;
     let response = &gone["result"]["response"];
-    assert_eq!(
-        (&response["codespace"], &response["code"]),
-        (&json!("sdk"), &json!(38)),
-        "{gone}"
-    );
+    assert_code(response, "sdk", 38);
     let text = "failed to load state at height 2; version does not exist (latest height: 203): not found";
     assert_eq!(response["log"], text);
     devnet.stop().await;
