@@ -14,7 +14,7 @@ use super::App;
 use super::auth::{AccessTarget, Scope, Services};
 use super::rest::caller::{Caller, permit, unauthorized};
 use super::rest::path::LeasePath;
-use super::rest::reply::{self, RejectionReply, RestReply};
+use super::rest::reply::{self, RejectionReply, RestResult};
 use super::statistics::StreamKind;
 use akash_provider_core::types::{Address, LeaseId};
 use axum::Extension;
@@ -23,54 +23,23 @@ use http::StatusCode;
 use query::Query;
 use socket::StreamSocket;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) async fn logs(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> RestReply {
-    unwrap_rejection(open_logs(&app, &caller, &path, request))
-}
-
-pub(super) async fn events(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-    Path(path): Path<LeasePath>,
-    request: Request,
-) -> RestReply {
-    unwrap_rejection(open_events(&app, &caller, &path, request))
-}
-
-pub(super) async fn shell(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-    Path(path): Path<LeasePath>,
-    request: Request,
-) -> RestReply {
-    unwrap_rejection(open_shell(&app, &caller, &path, request))
-}
-
-fn unwrap_rejection(reply: Result<RestReply, RejectionReply>) -> RestReply {
-    reply.unwrap_or_else(|refused| *refused)
-}
-
-fn open_logs(
-    app: &Arc<App>,
-    caller: &Caller,
-    path: &LeasePath,
-    request: Request,
-) -> Result<RestReply, RejectionReply> {
+) -> RestResult {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
-    let query = Query::from_request(&request);
-    let mut options = query.log_options()?;
+    let mut options = Query::from_request(&request).log_options()?;
     let services = permit(identity, Scope::Logs, AccessTarget::lease(&lease))?;
     options.services = allowed(services, options.services)?;
+    let stream = (&app, StreamKind::Logs);
     open(
-        (app, StreamKind::Logs),
-        caller,
+        stream,
+        &caller,
         request,
         lease,
         move |app, socket, lease| async move {
@@ -79,21 +48,21 @@ fn open_logs(
     )
 }
 
-fn open_events(
-    app: &Arc<App>,
-    caller: &Caller,
-    path: &LeasePath,
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(path): Path<LeasePath>,
     request: Request,
-) -> Result<RestReply, RejectionReply> {
+) -> RestResult {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
-    let query = Query::from_request(&request);
-    let mut options = query.event_options()?;
+    let mut options = Query::from_request(&request).event_options()?;
     let services = permit(identity, Scope::Events, AccessTarget::lease(&lease))?;
     options.services = allowed(services, options.services)?;
+    let stream = (&app, StreamKind::Events);
     open(
-        (app, StreamKind::Events),
-        caller,
+        stream,
+        &caller,
         request,
         lease,
         move |app, socket, lease| async move {
@@ -102,12 +71,12 @@ fn open_events(
     )
 }
 
-fn open_shell(
-    app: &Arc<App>,
-    caller: &Caller,
-    path: &LeasePath,
+pub(super) async fn shell(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(path): Path<LeasePath>,
     request: Request,
-) -> Result<RestReply, RejectionReply> {
+) -> RestResult {
     let identity = caller.tenant()?;
     let lease = path.lease(&identity.owner, &app.status.info().address)?;
     let services = permit(identity, Scope::Shell, AccessTarget::lease(&lease))?;
@@ -117,9 +86,10 @@ fn open_shell(
         return Err(unauthorized());
     }
     let token = identity.token_id.clone();
+    let stream = (&app, StreamKind::Shell);
     open(
-        (app, StreamKind::Shell),
-        caller,
+        stream,
+        &caller,
         request,
         lease,
         move |app, socket, lease| async move {
@@ -137,7 +107,7 @@ fn open<F>(
     request: Request,
     lease: LeaseId,
     run: impl FnOnce(Arc<App>, Box<StreamSocket>, LeaseId) -> F + Send + 'static,
-) -> Result<RestReply, RejectionReply>
+) -> RestResult
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -182,6 +152,12 @@ fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Re
 #[derive(Debug, Default)]
 pub(super) struct StreamPermits(Mutex<HashMap<Address, usize>>);
 
+impl StreamPermits {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Address, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Permit for one open stream of a tenant. Dropping this value releases the permit.
 struct StreamPermit {
     app: Arc<App>,
@@ -190,16 +166,12 @@ struct StreamPermit {
 
 fn stream_permit(app: &Arc<App>, lease: &LeaseId, kind: StreamKind) -> Result<StreamPermit, RejectionReply> {
     let owner = lease.owner().clone();
-    let mut taken = app
-        .stream_permits
-        .0
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut taken = app.stream_permits.lock();
     let mine = taken.entry(owner.clone()).or_insert(0);
     if *mine >= app.limits.streams_per_tenant {
         app.counters.count_refused_stream(kind);
         let words = format!("{mine} streams are open already; close one first");
-        return Err(Box::new(reply::text(StatusCode::TOO_MANY_REQUESTS, words)));
+        return Err(reply::text(StatusCode::TOO_MANY_REQUESTS, words).into());
     }
     *mine += 1;
     let app = Arc::clone(app);
@@ -208,12 +180,7 @@ fn stream_permit(app: &Arc<App>, lease: &LeaseId, kind: StreamKind) -> Result<St
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut taken = self
-            .app
-            .stream_permits
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.app.stream_permits.lock();
         if let Some(mine) = taken.get_mut(&self.owner) {
             *mine -= 1;
             if *mine == 0 {

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::lease::permitted;
 use super::path::LeasePath;
-use super::reply::{self, RestReply};
+use super::reply::{self, RestResult};
 use crate::App;
 use crate::auth::Scope;
 use axum::Extension;
@@ -19,12 +19,8 @@ pub(super) async fn quote(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> RestReply {
-    match permitted(&app, &caller, &path, Scope::Attestation) {
-        Ok(_) => reply::text(
-            StatusCode::NOT_FOUND,
-            format!("attestation quote failed: {NOT_OFFERED}"),
-        ),
-        Err(refused) => *refused,
-    }
+) -> RestResult {
+    permitted(&app, &caller, &path, Scope::Attestation)?;
+    let words = format!("attestation quote failed: {NOT_OFFERED}");
+    Ok(reply::text(StatusCode::NOT_FOUND, words))
 }

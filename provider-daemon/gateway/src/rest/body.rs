@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// Reads a whole request body. Rejects a body with more than `bytes_max` bytes, or a body that is not
 /// complete after the time `within`.
 pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, RejectionReply> {
-    let refuse = |status, words: String| Err(Box::new(reply::text(status, words)));
+    let refuse = |status, words: String| Err(reply::text(status, words).into());
     // Both limits hold during the read. The declared length is untrusted.
     match timeout(within, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),

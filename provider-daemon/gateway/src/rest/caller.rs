@@ -75,5 +75,5 @@ pub(crate) fn permit(
 /// Returns the 401 response for a missing permission or credential. The response does not show whether the
 /// lease exists.
 pub(crate) fn unauthorized() -> RejectionReply {
-    Box::new(reply::denied(Denial::Unauthorized))
+    reply::denied(Denial::Unauthorized).into()
 }

@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, permit, unauthorized};
 use super::path::LeasePath;
-use super::reply::{self, RejectionReply, RestReply};
+use super::reply::{self, RejectionReply, RestResult};
 use crate::App;
 use crate::auth::{AccessTarget, Scope, Services};
 use akash_provider_core::cluster::{
@@ -179,23 +179,22 @@ pub(super) async fn status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> RestReply {
-    let (lease, services) = match permitted(&app, &caller, &path, Scope::Status) {
-        Ok(permitted) => permitted,
-        Err(refused) => return *refused,
-    };
-    match app
-        .bounded("lease status", app.cluster.lease_status(&lease))
-        .await
-    {
-        Ok(status) => {
-            let snapshot = app.status.get().await;
-            let manifest = ManifestBody::new(&snapshot.status, &lease);
-            reply::json(&status_body(&status, &services, manifest))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => reply::empty(StatusCode::NOT_FOUND),
-        Err(error) => reply::cluster(&error),
-    }
+) -> RestResult {
+    let (lease, services) = permitted(&app, &caller, &path, Scope::Status)?;
+    Ok(
+        match app
+            .bounded("lease status", app.cluster.lease_status(&lease))
+            .await
+        {
+            Ok(status) => {
+                let snapshot = app.status.get().await;
+                let manifest = ManifestBody::new(&snapshot.status, &lease);
+                reply::json(&status_body(&status, &services, manifest))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => reply::empty(StatusCode::NOT_FOUND),
+            Err(error) => reply::cluster(&error),
+        },
+    )
 }
 
 #[derive(Debug, Deserialize)]
@@ -209,17 +208,14 @@ pub(super) async fn service_status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<ServicePath>,
-) -> RestReply {
-    let (lease, services) = match permitted(&app, &caller, &path.lease, Scope::Status) {
-        Ok(permitted) => permitted,
-        Err(refused) => return *refused,
-    };
+) -> RestResult {
+    let (lease, services) = permitted(&app, &caller, &path.lease, Scope::Status)?;
     // Before the cluster query: a caller without permission must not learn whether the service exists.
     if !services.contains(&path.service) {
-        return *unauthorized();
+        return Err(unauthorized());
     }
     let call = app.cluster.service_status(&lease, &path.service);
-    match app.bounded("service status", call).await {
+    Ok(match app.bounded("service status", call).await {
         Ok(status) => reply::json(&ServiceBody::from(&status)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // The Go provider has different texts for the two cases.
@@ -231,32 +227,31 @@ pub(super) async fn service_status(
             reply::text(StatusCode::NOT_FOUND, words)
         }
         Err(error) => reply::cluster(&error),
-    }
+    })
 }
 
 pub(super) async fn manifest(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> RestReply {
-    let (lease, services) = match permitted(&app, &caller, &path, Scope::GetManifest) {
-        Ok(permitted) => permitted,
-        Err(refused) => return *refused,
-    };
-    match app
-        .bounded("get manifest", app.cluster.manifest_group(&lease))
-        .await
-    {
-        Ok(Some(group)) => reply::json(&[visible_group(&group, &services)]),
-        Ok(None) => match app.status.missing_state().await {
-            Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; try again")),
-            None => reply::text(StatusCode::NOT_FOUND, "lease not found"),
+) -> RestResult {
+    let (lease, services) = permitted(&app, &caller, &path, Scope::GetManifest)?;
+    Ok(
+        match app
+            .bounded("get manifest", app.cluster.manifest_group(&lease))
+            .await
+        {
+            Ok(Some(group)) => reply::json(&[visible_group(&group, &services)]),
+            Ok(None) => match app.status.missing_state().await {
+                Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; try again")),
+                None => reply::text(StatusCode::NOT_FOUND, "lease not found"),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                reply::text(StatusCode::NOT_FOUND, "lease not found")
+            }
+            Err(error) => reply::cluster(&error),
         },
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            reply::text(StatusCode::NOT_FOUND, "lease not found")
-        }
-        Err(error) => reply::cluster(&error),
-    }
+    )
 }
 
 /// Returns `group` with only the services in `services`.

@@ -1,7 +1,7 @@
 //! Submission of manifests.
 
 use super::caller::{Caller, permit, unauthorized};
-use super::reply::{self, RejectionReply, RestReply};
+use super::reply::{self, RejectionReply, RestReply, RestResult};
 use super::{body, path};
 use crate::App;
 use crate::auth::{AccessTarget, Scope};
@@ -19,17 +19,10 @@ pub(super) async fn send(
     Extension(caller): Extension<Caller>,
     Path(dseq): Path<String>,
     request: Request,
-) -> RestReply {
-    match take(&app, &caller, &dseq, request).await {
-        Ok(reply) => reply,
-        Err(refused) => *refused,
-    }
-}
-
-async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<RestReply, RejectionReply> {
+) -> RestResult {
     const SCOPE: Scope = Scope::SendManifest;
     let identity = caller.tenant()?;
-    let deployment = path::deployment(&identity.owner, dseq)?;
+    let deployment = path::deployment(&identity.owner, &dseq)?;
     // Before the body is read: a caller without permission must not make the gateway read a mebibyte.
     let services = permit(identity, SCOPE, AccessTarget::Deployment(deployment.dseq))?;
     // The manifest changes every lease of the deployment, so a grant for one of them alone is not enough.
@@ -59,7 +52,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
         }
         Err(refusal) => {
             tracing::info!(%deployment, reason = %refusal, "manifest refused");
-            Err(Box::new(refused(&refusal)))
+            Err(refused(&refusal).into())
         }
     }
 }
@@ -69,10 +62,10 @@ async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), RejectionReply> {
     let reading = tokio::task::spawn_blocking(move || manifest::parse(&bytes));
     match reading.await {
         Ok(Ok(read)) => Ok(read),
-        Ok(Err(error)) => Err(Box::new(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error))),
+        Ok(Err(error)) => Err(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error).into()),
         Err(error) => {
             tracing::error!(%error, "manifest of a tenant refused, because the parser panicked; report this as a bug");
-            Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))
+            Err(reply::empty(StatusCode::INTERNAL_SERVER_ERROR).into())
         }
     }
 }

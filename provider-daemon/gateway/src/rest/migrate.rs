@@ -4,7 +4,7 @@
 //! lease.
 
 use super::caller::{Caller, permit, unauthorized};
-use super::reply::{self, RejectionReply, RestReply};
+use super::reply::{self, RejectionReply, RestReply, RestResult};
 use super::{body, manifest};
 use crate::App;
 use crate::auth::{AccessTarget, Identity, Scope, Services};
@@ -51,30 +51,8 @@ struct Destination {
     services: Services,
 }
 
-pub(super) async fn hostnames(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-    request: Request,
-) -> RestReply {
-    match move_hostnames(&app, &caller, request).await {
-        Ok(reply) => reply,
-        Err(refused) => *refused,
-    }
-}
-
-pub(super) async fn endpoints(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-    request: Request,
-) -> RestReply {
-    match move_endpoints(&app, &caller, request).await {
-        Ok(reply) => reply,
-        Err(refused) => *refused,
-    }
-}
-
 fn bad_request(words: impl std::fmt::Display) -> RejectionReply {
-    Box::new(reply::text(StatusCode::BAD_REQUEST, words))
+    reply::text(StatusCode::BAD_REQUEST, words).into()
 }
 
 fn no_destination() -> RejectionReply {
@@ -87,14 +65,14 @@ fn transferred(names: &[String]) -> RestReply {
 
 async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, RejectionReply> {
     let bytes = body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await?;
-    serde_json::from_slice(&bytes).map_err(|_| Box::new(reply::empty(StatusCode::UNPROCESSABLE_ENTITY)))
+    serde_json::from_slice(&bytes).map_err(|_| reply::empty(StatusCode::UNPROCESSABLE_ENTITY).into())
 }
 
 /// Returns the hostnames or endpoints to migrate. An empty list is refused.
 fn names(names: Option<Vec<String>>) -> Result<Vec<String>, RejectionReply> {
     names
         .filter(|n| !n.is_empty())
-        .ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
+        .ok_or_else(|| reply::empty(StatusCode::BAD_REQUEST).into())
 }
 
 async fn destination(
@@ -108,11 +86,11 @@ async fn destination(
         dseq,
     };
     let group = GroupId { deployment, gseq };
-    let unavailable = |error| Box::new(reply::cluster(&error));
+    let unavailable = |error| reply::cluster(&error);
     // While the state is incomplete, "no such deployment" would be a guess that clients treat as final.
     if let Some(why) = app.status.missing_state().await {
         let words = format!("{why}; try again");
-        return Err(Box::new(reply::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+        return Err(reply::text(StatusCode::SERVICE_UNAVAILABLE, words).into());
     }
     let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
     let lease = lease.ok_or_else(no_destination)?;
@@ -129,14 +107,18 @@ async fn destination(
     })
 }
 
-async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<RestReply, RejectionReply> {
+pub(super) async fn hostnames(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> RestResult {
     const SCOPE: Scope = Scope::HostnameMigrate;
     let identity = caller.tenant()?;
-    let asked: HostnamesRequest = read(app, request).await?;
+    let asked: HostnamesRequest = read(&app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
     permit(identity, SCOPE, AccessTarget::Group(dseq, gseq))?;
     let names = names(asked.hostnames_to_migrate)?;
-    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
+    let to = destination(&app, identity, SCOPE, (dseq, gseq)).await?;
     for name in &names {
         match service_of(&to.group, name) {
             None => {
@@ -178,9 +160,9 @@ fn refused(refusal: &Refusal) -> RejectionReply {
         | RefusalKind::Unavailable
         | RefusalKind::Busy
         | RefusalKind::Stopping
-        | RefusalKind::NotLeader => Box::new(manifest::refused(refusal)),
+        | RefusalKind::NotLeader => manifest::refused(refusal).into(),
         // `manifest::refused` has a status for every kind.
-        _ => Box::new(manifest::refused(refusal)),
+        _ => manifest::refused(refusal).into(),
     }
 }
 
@@ -193,14 +175,18 @@ fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     service.map(|s| s.name.as_str())
 }
 
-async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<RestReply, RejectionReply> {
+pub(super) async fn endpoints(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> RestResult {
     const SCOPE: Scope = Scope::IpMigrate;
     let identity = caller.tenant()?;
-    let asked: EndpointsRequest = read(app, request).await?;
+    let asked: EndpointsRequest = read(&app, request).await?;
     let (dseq, gseq) = (asked.destination_dseq, asked.destination_gseq);
     permit(identity, SCOPE, AccessTarget::Group(dseq, gseq))?;
     let names = names(asked.endpoints_to_migrate)?;
-    let to = destination(app, identity, SCOPE, (dseq, gseq)).await?;
+    let to = destination(&app, identity, SCOPE, (dseq, gseq)).await?;
     let wanted = hosts::ips_wanted(&to.group, &to.lease);
     let mut moving: Vec<IpDeclaration> = Vec::new();
     for name in &names {
@@ -220,16 +206,17 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
     };
     // The cluster stores the holder of an address, so it is queried directly; but only the leader may write.
     if !app.handle.status().await.leader {
-        return Err(Box::new(manifest::refused(&Refusal {
+        let standby = manifest::refused(&Refusal {
             kind: RefusalKind::NotLeader,
             message: "this instance is a standby; send the request to the leader".to_owned(),
-        })));
+        });
+        return Err(standby.into());
     }
     // A token for all services covers every lease of its tenant, so these cluster queries are unnecessary.
     if services_are_limited(&to.services) {
-        check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
+        check_holders(&app, identity, ips.as_ref(), &to.lease, &moving).await?;
     }
-    declare(app, ips.as_ref(), &to.lease, &moving).await?;
+    declare(&app, ips.as_ref(), &to.lease, &moving).await?;
     tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "tenant moved leased IPs to this lease");
     Ok(transferred(&names))
 }
@@ -256,7 +243,7 @@ async fn check_holders(
     let others = status.leases.iter().map(|l| &l.lease);
     for lease in others.filter(|l| *l != to && l.owner() == &identity.owner) {
         let declared = app.bounded("declared addresses", ips.declared_ips(lease)).await;
-        let declared = declared.map_err(|e| Box::new(reply::cluster(&e)))?;
+        let declared = declared.map_err(|e| reply::cluster(&e))?;
         let holds = |ip: &IpDeclaration| declared.iter().any(|d| d.sharing_key == ip.sharing_key);
         if moving.iter().any(holds) {
             permit(identity, Scope::IpMigrate, AccessTarget::lease(lease))?;
@@ -279,9 +266,9 @@ async fn declare(
         {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                return Err(Box::new(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error)));
+                return Err(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error).into());
             }
-            Err(error) => return Err(Box::new(reply::cluster(&error))),
+            Err(error) => return Err(reply::cluster(&error).into()),
         }
     }
     // The addresses of a lease that closed meanwhile were cleared before this declaration.
@@ -289,7 +276,7 @@ async fn declare(
         let cleared = app
             .bounded("clear addresses", ips.purge_declared_ips(lease))
             .await;
-        cleared.map_err(|e| Box::new(reply::cluster(&e)))?;
+        cleared.map_err(|e| reply::cluster(&e))?;
         return Err(no_destination());
     }
     Ok(())

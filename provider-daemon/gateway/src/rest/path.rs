@@ -39,12 +39,8 @@ pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Re
 }
 
 fn number(text: &str, max: u64) -> Result<u64, RejectionReply> {
-    parse_number(text, max).map_err(|why| {
-        Box::new(reply::text(
-            StatusCode::BAD_REQUEST,
-            bad_number("Uint", text, why),
-        ))
-    })
+    let invalid = |why| reply::text(StatusCode::BAD_REQUEST, bad_number("Uint", text, why)).into();
+    parse_number(text, max).map_err(invalid)
 }
 
 /// Parses a decimal number that is at most `max`. The error is a text such as `value out of range`.

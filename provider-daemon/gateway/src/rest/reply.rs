@@ -3,6 +3,7 @@
 use crate::auth::Denial;
 use akash_provider_core::error::{Error, ErrorKind};
 use axum::body::Body;
+use axum::response::IntoResponse;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -12,11 +13,26 @@ const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// Response of a handler. Handlers never return errors, because the framework would format errors in its own way.
 pub(crate) type RestReply = Response<Body>;
 
 /// Response that a check of a request returns instead of a value.
-pub(crate) type RejectionReply = Box<RestReply>;
+#[derive(Debug)]
+pub(crate) struct RejectionReply(Box<RestReply>);
+
+/// Result of a handler.
+pub(crate) type RestResult = Result<RestReply, RejectionReply>;
+
+impl From<RestReply> for RejectionReply {
+    fn from(reply: RestReply) -> Self {
+        Self(Box::new(reply))
+    }
+}
+
+impl IntoResponse for RejectionReply {
+    fn into_response(self) -> RestReply {
+        *self.0
+    }
+}
 
 /// Returns a response without a body and without a content type.
 pub(crate) fn empty(status: StatusCode) -> RestReply {

@@ -2,7 +2,7 @@
 
 use super::body;
 use super::caller::Caller;
-use super::reply::{self, RestReply};
+use super::reply::{self, RestReply, RestResult};
 use crate::App;
 use crate::listen::Peer;
 use crate::screening::{ScreeningError, ScreeningResult, admit, screen};
@@ -40,39 +40,29 @@ struct Declined<'a> {
     ignored: &'a [IgnoredResource],
 }
 
-pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> RestReply {
+pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> RestResult {
     if request.body().is_end_stream() {
-        return reply::not_found();
+        return Ok(reply::not_found());
     }
     // No authentication required, but invalid credentials are refused.
-    if let Err(denial) = Caller::from_request(&app, &request).await {
-        return reply::denied(denial);
-    }
+    let caller = Caller::from_request(&app, &request).await;
+    caller.map_err(reply::denied)?;
     let is_detailed = request
         .headers()
         .get(ACCEPT)
         .is_some_and(|accept| accept == DECLINE_JSON);
     let peer = request.extensions().get::<Peer>().cloned();
     // Admitted before the body is read, so that the budget also limits how much is read.
-    if let Err(why) = admit(&app, peer.as_ref()) {
-        return error_reply(why);
-    }
-    let bytes = match body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await {
-        Ok(bytes) => bytes,
-        Err(refused) => return *refused,
-    };
-    let group: GroupSpec = match serde_json::from_slice(&bytes) {
-        Ok(group) => group,
-        Err(error) => return reply::text(StatusCode::BAD_REQUEST, format!("group spec: {error}")),
-    };
-    match screen(&app, peer.as_ref(), group, &[]).await {
-        Ok(screened) => {
-            let (reply, permit) = respond(screened, is_detailed);
-            let pending_writes = peer.map(|p| p.pending_writes).unwrap_or_default();
-            reply.map(|body| Body::new(PermitBody::new(body, permit, pending_writes)))
-        }
-        Err(why) => error_reply(why),
-    }
+    admit(&app, peer.as_ref()).map_err(error_reply)?;
+    let bytes = body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await?;
+    let invalid = |error| reply::text(StatusCode::BAD_REQUEST, format!("group spec: {error}"));
+    let group: GroupSpec = serde_json::from_slice(&bytes).map_err(invalid)?;
+    let screened = screen(&app, peer.as_ref(), group, &[])
+        .await
+        .map_err(error_reply)?;
+    let (reply, permit) = respond(screened, is_detailed);
+    let pending_writes = peer.map(|p| p.pending_writes).unwrap_or_default();
+    Ok(reply.map(|body| Body::new(PermitBody::new(body, permit, pending_writes))))
 }
 
 fn respond(screened: ScreeningResult, is_detailed: bool) -> (RestReply, Option<OwnedSemaphorePermit>) {

@@ -20,7 +20,7 @@ pub(super) struct ShellRequest {
 }
 
 fn bad(words: impl std::fmt::Display) -> RejectionReply {
-    Box::new(reply::text(StatusCode::BAD_REQUEST, words))
+    reply::text(StatusCode::BAD_REQUEST, words).into()
 }
 
 impl Query {
@@ -85,7 +85,7 @@ impl Query {
 
     pub(super) fn shell(&self) -> Result<ShellRequest, RejectionReply> {
         let command = self.command();
-        command.ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
+        command.ok_or_else(|| reply::empty(StatusCode::BAD_REQUEST).into())
     }
 
     fn command(&self) -> Option<ShellRequest> {
@@ -168,9 +168,10 @@ pub(super) fn fuzz(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::response::IntoResponse;
 
     fn status(refused: Result<impl Sized, RejectionReply>) -> Option<u16> {
-        refused.err().map(|r| r.status().as_u16())
+        refused.err().map(|r| r.into_response().status().as_u16())
     }
 
     #[test]

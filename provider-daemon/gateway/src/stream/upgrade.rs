@@ -5,7 +5,7 @@
 use super::socket::StreamSocket;
 use crate::App;
 use crate::auth::CredentialValidity;
-use crate::rest::reply::{self, RejectionReply, RestReply};
+use crate::rest::reply::{self, RestReply, RestResult};
 use axum::body::Body;
 use axum::extract::Request;
 use http::header::{
@@ -33,18 +33,18 @@ pub(super) fn upgrade<F>(
     validity: CredentialValidity,
     mut request: Request,
     serve: impl FnOnce(Arc<App>, Box<StreamSocket>) -> F + Send + 'static,
-) -> Result<RestReply, RejectionReply>
+) -> RestResult
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let accept = check(request.method(), request.headers()).map_err(|status| Box::new(refusal(status)))?;
+    let accept = check(request.method(), request.headers()).map_err(refusal)?;
     // Checked before the response: a websocket that closes at once looks like a broken service.
     if app.draining.is_cancelled() {
         let words = "the provider is stopping; try again";
-        return Err(Box::new(reply::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+        return Err(reply::text(StatusCode::SERVICE_UNAVAILABLE, words).into());
     }
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
-        return Err(Box::new(refusal(StatusCode::BAD_REQUEST)));
+        return Err(refusal(StatusCode::BAD_REQUEST).into());
     };
     let served = Arc::clone(app);
     // The upgrade completes only after the response below is sent, so it cannot be awaited here.
