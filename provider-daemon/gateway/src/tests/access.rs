@@ -1,8 +1,11 @@
 //! Access control: every route with every kind of credentials.
 
 use super::clients::{Client, Reply};
-use super::world::{NOW, PROVIDER, SDL, World, claims, signed, signed_by_wallet, tenant, token_for};
+use super::world::{
+    NOW, PROVIDER, SDL, World, claims, manifest, signed, signed_by_wallet, tenant, token_for,
+};
 use crate::auth::Scope;
+use akash_provider_chain::cert::{CertUsage, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::sdl;
 use serde_json::{Value, json};
@@ -43,6 +46,9 @@ impl Route {
     }
 }
 
+/// Response with status 200 and any body.
+const OK: (u16, &str) = (200, "");
+
 fn route(
     method: &'static str,
     path: &'static str,
@@ -61,39 +67,40 @@ fn route(
 }
 
 pub(super) fn routes() -> Vec<Route> {
-    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
+    let manifest = manifest(SDL);
     let group = serde_json::to_string(&sdl::parse(SDL).unwrap().groups[0]).unwrap();
     let names =
         json!({"hostnames_to_migrate": ["web.example.com"], "destination_dseq": 7, "destination_gseq": 1});
     let ends = json!({"endpoints_to_migrate": ["ep"], "destination_dseq": 7, "destination_gseq": 1});
     let (names, ends) = (names.to_string(), ends.to_string());
     let shell = "/lease/7/1/1/shell?cmd0=ls&tty=0&stdin=0&service=web&podIndex=0";
+    let nonce = r#"{"nonce":"AA==","bind_tls":false}"#;
+    let no_quote = "attestation quote failed: confidential computing is not offered by this provider\n";
+    let no_quote = (404, no_quote);
+    let no_endpoint = (
+        400,
+        "the endpoint \"ep\" does not exist in the destination deployment\n",
+    );
     vec![
-        route("GET", "/version", None, "", (200, "")),
-        route("GET", "/address", None, "", (200, "")),
-        route("GET", "/status", None, "", (200, "")),
-        route("GET", "/validate", None, &group, (200, "")),
+        route("GET", "/version", None, "", OK),
+        route("GET", "/address", None, "", OK),
+        route("GET", "/status", None, "", OK),
+        route("GET", "/validate", None, &group, OK),
         route(
             "PUT",
             "/deployment/7/manifest",
             Some(Scope::SendManifest),
             &manifest,
-            (200, ""),
+            OK,
         ),
-        route(
-            "GET",
-            "/lease/7/1/1/manifest",
-            Some(Scope::GetManifest),
-            "",
-            (200, ""),
-        ),
-        route("GET", "/lease/7/1/1/status", Some(Scope::Status), "", (200, "")),
+        route("GET", "/lease/7/1/1/manifest", Some(Scope::GetManifest), "", OK),
+        route("GET", "/lease/7/1/1/status", Some(Scope::Status), "", OK),
         route(
             "GET",
             "/lease/7/1/1/service/web/status",
             Some(Scope::Status),
             "",
-            (200, ""),
+            OK,
         ),
         Route::stream("/lease/7/1/1/logs", Scope::Logs),
         Route::stream("/lease/7/1/1/kubeevents", Scope::Events),
@@ -102,28 +109,22 @@ pub(super) fn routes() -> Vec<Route> {
             "POST",
             "/lease/7/1/1/attestation/quote",
             Some(Scope::Attestation),
-            r#"{"nonce":"AA==","bind_tls":false}"#,
-            (
-                404,
-                "attestation quote failed: confidential computing is not offered by this provider\n",
-            ),
+            nonce,
+            no_quote,
         ),
         route(
             "POST",
             "/hostname/migrate",
             Some(Scope::HostnameMigrate),
             &names,
-            (200, ""),
+            OK,
         ),
         route(
             "POST",
             "/endpoint/migrate",
             Some(Scope::IpMigrate),
             &ends,
-            (
-                400,
-                "the endpoint \"ep\" does not exist in the destination deployment\n",
-            ),
+            no_endpoint,
         ),
     ]
 }
@@ -261,49 +262,30 @@ impl Cases<'_> {
         self.token("full here", &here(json!({"access": "full"})), |_| true);
         for scope in Scope::ALL {
             let scope_name = scope.as_str();
-            self.token(
-                &format!("scope {scope_name}"),
-                &json!({"access": "scoped", "scope": [scope_name]}),
-                move |s| s == scope,
-            );
-            self.token(
-                &format!("scope {scope_name} here"),
-                &here(json!({"access": "scoped", "scope": [scope_name]})),
-                move |s| s == scope,
-            );
+            let scoped = json!({"access": "scoped", "scope": [scope_name]});
+            self.token(&format!("scope {scope_name}"), &scoped, move |s| s == scope);
+            let name = format!("scope {scope_name} here");
+            self.token(&name, &here(scoped), move |s| s == scope);
             let deployment = |mut more: Value| {
                 more["scope"] = json!([scope_name]);
-                if more.get("services").is_none() {
-                    more["services"] = json!(["db", "web"]);
-                }
+                more["services"] = json!(["db", "web"]);
                 here(json!({"access": "granular", "deployments": [more]}))
             };
-            let of = move |s| s == scope;
-            self.token(
-                &format!("{scope_name} on the deployment"),
-                &deployment(json!({"dseq": 7})),
-                of,
-            );
-            let lease = json!({"dseq": 7, "gseq": 1, "oseq": 1});
-            self.token(&format!("{scope_name} on the lease"), &deployment(lease), of);
-            self.token(
-                &format!("{scope_name} at another provider"),
-                &deployment(json!({"dseq": 8})),
-                |_| false,
-            );
             // A grant covers only its lease, also if the request names no order.
-            let group = json!({"dseq": 7, "gseq": 2});
-            self.token(
-                &format!("{scope_name} on another group"),
-                &deployment(group),
-                |_| false,
-            );
-            let order = json!({"dseq": 7, "gseq": 1, "oseq": 2});
-            self.token(
-                &format!("{scope_name} on another order"),
-                &deployment(order),
-                |_| false,
-            );
+            for (place, deployment_id, is_here) in [
+                ("on the deployment", json!({"dseq": 7}), true),
+                ("on the lease", json!({"dseq": 7, "gseq": 1, "oseq": 1}), true),
+                ("on another deployment", json!({"dseq": 8}), false),
+                ("on another group", json!({"dseq": 7, "gseq": 2}), false),
+                (
+                    "on another order",
+                    json!({"dseq": 7, "gseq": 1, "oseq": 2}),
+                    false,
+                ),
+            ] {
+                let name = format!("{scope_name} {place}");
+                self.token(&name, &deployment(deployment_id), move |s| is_here && s == scope);
+            }
         }
     }
 }
@@ -394,23 +376,14 @@ async fn token_for_one_service_reads_and_changes_only_that_service() {
     assert_eq!((services.len(), &services[0]["name"]), (1, &json!("db")));
     assert_eq!(client.get("/lease/7/1/1/service/db/status").await.status, 200);
     assert_eq!(client.get("/lease/7/1/1/service/web/status").await.status, 401);
-    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
-    assert_eq!(
-        client
-            .send("PUT", "/deployment/7/manifest", &manifest)
-            .await
-            .status,
-        401
-    );
     let names =
         json!({"hostnames_to_migrate": ["web.example.com"], "destination_dseq": 7, "destination_gseq": 1});
-    assert_eq!(
-        client
-            .send("POST", "/hostname/migrate", &names.to_string())
-            .await
-            .status,
-        401
-    );
+    for (method, path, body) in [
+        ("PUT", "/deployment/7/manifest", manifest(SDL)),
+        ("POST", "/hostname/migrate", names.to_string()),
+    ] {
+        assert_eq!(client.send(method, path, &body).await.status, 401, "{path}");
+    }
     let shell = "/lease/7/1/1/shell?cmd0=ls&tty=0&stdin=0&podIndex=0&service=";
     assert_eq!(
         client.open(&format!("{shell}web")).await.err().unwrap().status,
@@ -435,14 +408,7 @@ async fn token_for_one_deployment_takes_no_hostname_from_another() {
     let key = world.known_tenant(1);
     world.running(key.address(), 8, SDL).await;
     let to = world.lease(key.address(), 7, &sdl::parse(SDL).unwrap()).await;
-    let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
-    assert_eq!(
-        world
-            .ask(&key, "PUT", "/deployment/7/manifest", &manifest)
-            .await
-            .status,
-        200
-    );
+    assert_eq!(world.put_manifest(&key, 7, SDL).await.status, 200);
     world.runs(&to).await;
     let body =
         json!({"hostnames_to_migrate": ["WEB.example.com"], "destination_dseq": 7, "destination_gseq": 1});
@@ -464,30 +430,19 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
     world.running(key.address(), 7, SDL).await;
     let own = world.certificate(&key);
     world.publish(&own.revoke());
-    let refused = world
-        .client()
-        .certificate(&own)
-        .try_send("GET", "/status", "")
-        .await;
-    assert!(refused.is_err(), "{refused:?}");
+    let is_refused = async |own: &OwnCertificate| {
+        let client = world.client().certificate(own);
+        client.try_send("GET", "/status", "").await.is_err()
+    };
+    assert!(is_refused(&own).await);
     // An unpublished certificate, and another one with the serial of a published one.
-    let usage = akash_provider_chain::cert::CertUsage::Client;
+    let usage = CertUsage::Client;
     let made = Duration::from_secs(NOW - 50);
-    let published = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
-    let refused = world
-        .client()
-        .certificate(&published)
-        .try_send("GET", "/status", "")
-        .await;
-    assert!(refused.is_err(), "{refused:?}");
+    let published = OwnCertificate::make(key.address(), &usage, made).unwrap();
+    assert!(is_refused(&published).await);
     world.publish(&published.publish());
-    let twin = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
-    let refused = world
-        .client()
-        .certificate(&twin)
-        .try_send("GET", "/status", "")
-        .await;
-    assert!(refused.is_err(), "{refused:?}");
+    let twin = OwnCertificate::make(key.address(), &usage, made).unwrap();
+    assert!(is_refused(&twin).await);
     world.stop().await;
 }
 
@@ -522,15 +477,8 @@ async fn open_connections_close_when_the_certificate_is_revoked() {
     // The tenant's other certificate stays valid.
     let lease = world.handle.status().await.leases[0].lease.clone();
     world.cluster.log(&lease, "web", 0, "still here");
-    assert!(
-        stays
-            .data()
-            .await
-            .unwrap()
-            .to_text()
-            .unwrap()
-            .contains("still here")
-    );
+    let line = stays.data().await.unwrap().to_string();
+    assert!(line.contains("still here"), "{line}");
     world.stop().await;
 }
 
@@ -539,22 +487,13 @@ async fn a_stream_ends_with_its_token() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
     let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
-    let client = world
-        .client()
-        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let client = world.tenant_client(&key);
     let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
     world.set_time(NOW + 899);
     let lease = world.handle.status().await.leases[0].lease.clone();
     world.cluster.log(&lease, "web", 0, "still here");
-    assert!(
-        stream
-            .data()
-            .await
-            .unwrap()
-            .to_text()
-            .unwrap()
-            .contains("still here")
-    );
+    let line = stream.data().await.unwrap().to_string();
+    assert!(line.contains("still here"), "{line}");
     world.set_time(NOW + 900);
     let (_, end) = stream.rest().await;
     assert_eq!(
@@ -568,16 +507,11 @@ async fn a_stream_ends_with_its_token() {
 async fn cached_token_is_refused_after_expiry() {
     let world = World::start().await;
     let key = world.known_tenant(1);
-    let client = world
-        .client()
-        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let client = world.tenant_client(&key);
     assert_eq!(client.get("/address").await.status, 200);
     world.set_time(NOW + 900);
     let over = client.get("/address").await;
-    assert_eq!(
-        (over.status, over.body.as_str()),
-        (401, "{\"message\":\"JWT is expired\"}")
-    );
+    over.expect(401, "{\"message\":\"JWT is expired\"}");
     world.stop().await;
 }
 

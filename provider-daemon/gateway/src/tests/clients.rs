@@ -35,6 +35,11 @@ impl Reply {
         found.next().map(|(_, v)| v.as_str())
     }
 
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16, body: &str) {
+        assert_eq!((self.status, &*self.body), (status, body), "{self:?}");
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }

@@ -1,6 +1,6 @@
 //! Every route, with successful requests and with errors.
 
-use super::world::{SDL, WITH_IP, World, token_for, until};
+use super::world::{SDL, WITH_IP, World, manifest, token_for, until};
 use crate::{ProblemSource, ProgramVersion};
 use akash_provider_core::chain::QueryOutage;
 use akash_provider_core::cluster::{Cluster, Operation};
@@ -10,10 +10,6 @@ use akash_provider_core::sdl;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-fn manifest(text: &str) -> String {
-    serde_json::to_string(&sdl::parse(text).unwrap().manifest).unwrap()
-}
 
 #[tokio::test]
 async fn readiness_lists_notes_for_operators() {
@@ -37,7 +33,7 @@ async fn readiness_reports_a_problem_of_the_program_while_it_lasts() {
     });
     let world = World::with(|settings| settings.problem = Some(source)).await;
     let ready = world.client().get("/readyz").await;
-    assert_eq!((ready.status, ready.body.as_str()), (200, "ok; disk full\n"));
+    ready.expect(200, "ok; disk full\n");
     *problem.lock().unwrap() = None;
     assert_eq!(world.client().get("/readyz").await.body, "ok\n");
     world.stop().await;
@@ -69,7 +65,7 @@ async fn public_routes_need_no_credentials() {
     assert_eq!(status["cluster_public_hostname"], "provider.localhost");
     for path in ["/healthz", "/readyz"] {
         let reply = client.get(path).await;
-        assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"));
+        reply.expect(200, "ok\n");
     }
     assert_eq!(client.get("/openapi.json").await.json()["openapi"], "3.1.0");
     world
@@ -110,7 +106,7 @@ async fn what_is_not_there_is_404_and_the_wrong_method_405() {
     ] {
         let reply = client.get(path).await;
         assert_eq!(
-            (reply.status, reply.body.as_str()),
+            (reply.status, &*reply.body),
             (404, "404 page not found\n"),
             "{path}"
         );
@@ -159,7 +155,7 @@ async fn group_is_validated_like_an_order() {
     let huge = client.send("GET", "/validate", &" ".repeat(256 * 1024 + 1)).await;
     assert_eq!(huge.status, 413, "{}", huge.body);
     let none = client.send("POST", "/validate", &group(SDL)).await;
-    assert_eq!((none.status, none.body.as_str()), (404, "404 page not found\n"));
+    none.expect(404, "404 page not found\n");
     let status = world.handle.status().await;
     assert_eq!((status.orders.len(), status.leases.len()), (0, 0));
     world.stop().await;
@@ -173,13 +169,11 @@ async fn manifest_is_accepted_returned_and_its_services_listed() {
     let lease = world.lease(key.address(), 7, &sdl).await;
     let path = "/lease/7/1/1/status";
     let none = world.ask(&key, "GET", path, "").await;
-    assert_eq!((none.status, none.body.as_str()), (404, ""));
+    none.expect(404, "");
     let none = world.ask(&key, "GET", "/lease/7/1/1/manifest", "").await;
-    assert_eq!((none.status, none.body.as_str()), (404, "lease not found\n"));
-    let sent = world
-        .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
-        .await;
-    assert_eq!((sent.status, sent.body.as_str()), (200, ""));
+    none.expect(404, "lease not found\n");
+    let sent = world.put_manifest(&key, 7, SDL).await;
+    sent.expect(200, "");
     world.runs(&lease).await;
     let status = world.ask(&key, "GET", path, "").await.json();
     let web = &status["services"]["web"];
@@ -200,7 +194,7 @@ async fn manifest_is_accepted_returned_and_its_services_listed() {
     ] {
         let path = format!("/lease/{lease}/1/1/service/{service}/status");
         let reply = world.ask(&key, "GET", &path, "").await;
-        assert_eq!((reply.status, reply.body.as_str()), (404, text));
+        reply.expect(404, text);
     }
     let other = world.known_tenant(2);
     assert_eq!(world.ask(&other, "GET", path, "").await.status, 404);
@@ -224,12 +218,7 @@ async fn invalid_manifest_is_refused_with_the_reason() {
         (422, "invalid manifest", 7, "[]".to_owned()),
         (422, "invalid manifest", 7, "null".to_owned()),
         (422, "invalid manifest", 7, right.replace("\"db\"", "\"Db\"")),
-        (
-            422,
-            "manifest version validation failed",
-            7,
-            right.replace("web:1", "web:2"),
-        ),
+        (422, "manifest version", 7, right.replace("web:1", "web:2")),
         (404, "no lease for deployment", 8, right.clone()),
     ] {
         let (got, text) = put(dseq, &body).await;
@@ -289,9 +278,7 @@ async fn hostnames_migrate_between_leases_of_one_tenant() {
     let from = world.running(key.address(), 7, SDL).await;
     // The second gets the same name only by a migration.
     let to = world.lease(key.address(), 8, &sdl::parse(SDL).unwrap()).await;
-    let sent = world
-        .ask(&key, "PUT", "/deployment/8/manifest", &manifest(SDL))
-        .await;
+    let sent = world.put_manifest(&key, 8, SDL).await;
     assert_eq!(sent.status, 200, "{}", sent.body);
     world.runs(&to).await;
     let holder = || world.cluster.contents().hostnames.get("web.example.com").cloned();
@@ -300,20 +287,14 @@ async fn hostnames_migrate_between_leases_of_one_tenant() {
         json!({"hostnames_to_migrate": [name], "destination_dseq": dseq, "destination_gseq": 1}).to_string()
     };
     let path = "/hostname/migrate";
+    let no_deployment = "destination deployment does not exist\n";
+    let no_hostname = "the hostname \"nope.example.com\" is not used by this deployment\n";
     for (status, text, body) in [
         (422, "", "{nonsense".to_owned()),
         (400, "", "{}".to_owned()),
         (400, "", json!({"hostnames_to_migrate": []}).to_string()),
-        (
-            400,
-            "destination deployment does not exist\n",
-            body("web.example.com", 9),
-        ),
-        (
-            400,
-            "the hostname \"nope.example.com\" is not used by this deployment\n",
-            body("nope.example.com", 8),
-        ),
+        (400, no_deployment, body("web.example.com", 9)),
+        (400, no_hostname, body("nope.example.com", 8)),
     ] {
         let reply = world.ask(&key, "POST", path, &body).await;
         assert_eq!((reply.status, reply.body.as_str()), (status, text), "{body}");
@@ -330,13 +311,8 @@ async fn hostnames_migrate_between_leases_of_one_tenant() {
     // Another tenant's name is a conflict, with the text that consoles expect.
     let sdl = sdl::parse(SDL).unwrap();
     world.lease(other.address(), 1, &sdl).await;
-    let refused = world
-        .ask(&other, "PUT", "/deployment/1/manifest", &manifest(SDL))
-        .await;
-    assert_eq!(
-        (refused.status, refused.body.as_str()),
-        (422, "hostname not allowed: host \"web.example.com\" in use\n")
-    );
+    let refused = world.put_manifest(&other, 1, SDL).await;
+    refused.expect(422, "hostname not allowed: host \"web.example.com\" in use\n");
     world.stop().await;
 }
 
@@ -362,12 +338,9 @@ async fn w30_exactly_the_named_addresses_move() {
         json!({"endpoints_to_migrate": [name], "destination_dseq": 8, "destination_gseq": 1}).to_string()
     };
     let unknown = world.ask(&key, "POST", "/endpoint/migrate", &body("nope")).await;
-    assert_eq!(
-        (unknown.status, unknown.body.as_str()),
-        (
-            400,
-            "the endpoint \"nope\" does not exist in the destination deployment\n"
-        )
+    unknown.expect(
+        400,
+        "the endpoint \"nope\" does not exist in the destination deployment\n",
     );
     let ips = async |dseq: u64| {
         let path = format!("/lease/{dseq}/1/1/status");
@@ -386,10 +359,7 @@ async fn w30_exactly_the_named_addresses_move() {
     assert_ne!(of(0)["IP"], of(1)["IP"]);
     assert_eq!(ips(8).await, json!(null));
     let moved = world.ask(&key, "POST", "/endpoint/migrate", &body("ep")).await;
-    assert_eq!(
-        (moved.status, moved.body.as_str()),
-        (200, "{\"transferred\":[\"ep\"]}")
-    );
+    moved.expect(200, "{\"transferred\":[\"ep\"]}");
     let (at_from, at_to) = (keys(&from), keys(&to));
     assert_eq!((at_from.len(), at_to.len()), (1, 1), "{at_from:?} {at_to:?}");
     assert!(at_to[0].ends_with("-ip-ep") && at_from[0].ends_with("-ip-other"));
@@ -438,9 +408,7 @@ async fn standby_serves_reads_and_names_the_leader() {
         "role": "standby", "holder": "b", "address": "b.example.com:8443", "implausible_term": u64::MAX,
     });
     assert_eq!(status["leadership"], expected);
-    let sent = world
-        .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
-        .await;
+    let sent = world.put_manifest(&key, 7, SDL).await;
     assert_eq!(sent.status, 503, "{}", sent.body);
     assert!(
         sent.body.contains("the leader is b.example.com:8443"),
@@ -459,9 +427,7 @@ async fn stopped_provider_is_not_ready_and_refuses_manifests() {
     world.stop_provider().await;
     assert_eq!(world.client().get("/readyz").await.status, 503);
     assert_eq!(world.client().get("/healthz").await.status, 200);
-    let sent = world
-        .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
-        .await;
+    let sent = world.put_manifest(&key, 7, SDL).await;
     assert_eq!(sent.status, 503, "{}", sent.body);
     // The workloads are not observed yet.
     assert!(world.cluster.lease_status(&lease).await.is_ok());

@@ -27,9 +27,7 @@ async fn requests_streams_and_rejections_are_counted() {
     .await;
     let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
-    let tenant = world
-        .client()
-        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let tenant = world.tenant_client(&key);
     for _ in 0..3 {
         assert_eq!(tenant.get("/lease/7/1/1/status").await.status, 200);
     }

@@ -225,9 +225,7 @@ async fn client_without_ping_response_is_disconnected() {
         assert_eq!(ping, Some(Message::Ping(Bytes::new())));
     }
     // Without reads there are no responses, so the gateway closes the stream: a permit is free again.
-    let client = world
-        .client()
-        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let client = world.tenant_client(&key);
     until("a permit", || async { client.open(follow).await.is_ok() }).await;
     drop(channel);
     world.stop().await;
@@ -241,13 +239,9 @@ async fn streams_of_a_tenant_are_limited_and_released() {
     let follow = "/lease/7/1/1/logs?follow=true";
     let first = open(&world, follow).await;
     let _second = open(&world, follow).await;
-    let client = world
-        .client()
-        .bearer(&token_for(&key, &json!({"access": "full"})));
+    let client = world.tenant_client(&key);
     assert_eq!(client.open(follow).await.err().unwrap().status, 429);
-    let others = world
-        .client()
-        .bearer(&token_for(&other, &json!({"access": "full"})));
+    let others = world.tenant_client(&other);
     assert!(others.open(follow).await.is_ok());
     drop(first);
     until("a permit", || async { client.open(follow).await.is_ok() }).await;

@@ -168,6 +168,11 @@ fn certificate_of(provider: &Address) -> OwnCertificate {
     OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
 }
 
+/// Returns the manifest of an SDL as JSON.
+pub(super) fn manifest(sdl: &str) -> String {
+    serde_json::to_string(&sdl::parse(sdl).unwrap().manifest).unwrap()
+}
+
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
         while !is_so().await {
@@ -380,10 +385,20 @@ impl World {
         Client::new(self.address)
     }
 
+    /// Returns a client with a token for full access.
+    pub(super) fn tenant_client(&self, key: &PrivateKey) -> Client {
+        let token = token_for(key, &json!({ "access": "full" }));
+        self.client().bearer(&token)
+    }
+
     /// Sends one request with a token for full access.
     pub(super) async fn ask(&self, key: &PrivateKey, method: &str, path: &str, body: &str) -> Reply {
-        let token = token_for(key, &json!({ "access": "full" }));
-        self.client().bearer(&token).send(method, path, body).await
+        self.tenant_client(key).send(method, path, body).await
+    }
+
+    pub(super) async fn put_manifest(&self, key: &PrivateKey, dseq: u64, sdl: &str) -> Reply {
+        let path = format!("/deployment/{dseq}/manifest");
+        self.ask(key, "PUT", &path, &manifest(sdl)).await
     }
 
     pub(super) async fn stop(self) {
