@@ -84,6 +84,40 @@ fn declined(dseq: u64, reason: DeclineCode, message: &str) -> Event {
     }
 }
 
+fn placed(dseq: u64, price: &str) -> Event {
+    Event::BidPlaced {
+        bid: lease(dseq, PROVIDER),
+        price: coin(price),
+    }
+}
+
+fn won(dseq: u64, price: &str) -> Event {
+    Event::LeaseWon {
+        lease: lease(dseq, PROVIDER),
+        price: coin(price),
+    }
+}
+
+fn closed(dseq: u64, reason: Option<CloseReason>) -> Event {
+    Event::LeaseClosed {
+        lease: lease(dseq, PROVIDER),
+        reason,
+    }
+}
+
+/// Returns the current time at a height.
+fn at(height: u64) -> Moment {
+    Moment {
+        height,
+        time: wall_ms(),
+    }
+}
+
+fn dseqs(store: &HistoryStore) -> Vec<u64> {
+    let records = all(store).into_iter();
+    records.map(|record| record.order.deployment().dseq).collect()
+}
+
 fn all(store: &HistoryStore) -> Vec<OrderRecord> {
     let filter = OrderFilter {
         limit: usize::MAX,
@@ -95,25 +129,15 @@ fn all(store: &HistoryStore) -> Vec<OrderRecord> {
 /// Records a won, a lost, a declined and a closed order.
 fn record_outcomes(recorder: &mut HistoryRecorder) {
     let engine = engine();
-    let placed = |dseq| Event::BidPlaced {
-        bid: lease(dseq, PROVIDER),
-        price: coin("100"),
-    };
-    step(
-        recorder,
-        &engine,
-        None,
-        vec![seen(1), placed(1), seen(2), placed(2), seen(3), seen(4)],
-    );
+    let (first, second) = (placed(1, "100"), placed(2, "100"));
+    let events = vec![seen(1), first, seen(2), second, seen(3), seen(4)];
+    step(recorder, &engine, None, events);
     let created = |dseq, provider, price| ChainEvent::LeaseCreated {
         id: lease(dseq, provider),
         price: coin(price),
     };
-    let won = Event::LeaseWon {
-        lease: lease(1, PROVIDER),
-        price: coin("100"),
-    };
-    step(recorder, &engine, Some(created(1, PROVIDER, "100")), vec![won]);
+    let created_by_us = created(1, PROVIDER, "100");
+    step(recorder, &engine, Some(created_by_us), vec![won(1, "100")]);
     let lost = Event::BidEnded {
         bid: lease(2, PROVIDER),
         outcome: BidOutcome::Lost,
@@ -121,20 +145,13 @@ fn record_outcomes(recorder: &mut HistoryRecorder) {
     step(recorder, &engine, Some(created(2, OTHER, "88")), vec![lost]);
     let gpu = declined(3, DeclineCode::Gpu, "unit 1: none of the GPU models is declared");
     step(recorder, &engine, None, vec![gpu]);
-    step(
-        recorder,
-        &engine,
-        Some(ChainEvent::OrderClosed { id: order(4) }),
-        Vec::new(),
-    );
+    let order_closed = ChainEvent::OrderClosed { id: order(4) };
+    step(recorder, &engine, Some(order_closed), Vec::new());
     let received = Event::ManifestReceived {
         deployment: order(1).deployment().clone(),
         hash: "ab".repeat(32),
     };
-    let closed = Event::LeaseClosed {
-        lease: lease(1, PROVIDER),
-        reason: Some(CloseReason::Owner),
-    };
+    let closed = closed(1, Some(CloseReason::Owner));
     step(recorder, &engine, None, vec![received, closed]);
 }
 
@@ -147,44 +164,24 @@ async fn records_decisions_and_outcomes_across_a_restart() {
     assert_eq!(history.health(), HistoryHealth::default());
     history.finish().await;
     let store = HistoryStore::open(home.path()).unwrap();
-    let outcome = |dseq| store.get(&order(dseq)).unwrap().unwrap().outcome;
-    let outcomes = [outcome(1), outcome(2), outcome(3), outcome(4)];
-    assert_eq!(
-        outcomes,
-        [
-            HistoryOutcome::Won,
-            HistoryOutcome::Lost,
-            HistoryOutcome::Declined,
-            HistoryOutcome::Closed
-        ]
-    );
+    use HistoryOutcome::{Closed, Declined, Lost, Won};
+    for (dseq, outcome) in (1..).zip([Won, Lost, Declined, Closed]) {
+        let record = store.get(&order(dseq)).unwrap().unwrap();
+        assert_eq!(record.outcome, outcome, "{dseq}");
+    }
     let first = store.get(&order(1)).unwrap().unwrap();
     let names: Vec<&str> = first.steps.iter().map(|step| &*step.step).collect();
-    assert_eq!(
-        names,
-        [
-            "order_seen",
-            "bid_placed",
-            "lease_won",
-            "manifest_received",
-            "lease_closed"
-        ]
-    );
+    let steps = "order_seen bid_placed lease_won manifest_received lease_closed";
+    assert_eq!(names.join(" "), steps);
     assert_eq!((first.won.unwrap().height, first.winner), (1, None));
     assert_eq!(first.end.unwrap().reason, Some(CloseReason::Owner));
     let second = store.get(&order(2)).unwrap().unwrap();
     assert_eq!(second.winner.unwrap().price, coin("88"));
     let summary = Summary::read(&store, 0, None).unwrap();
-    assert_eq!(
-        (summary.lost_by_price, summary.declines[&DeclineCode::Gpu]),
-        (1, 1)
-    );
-    assert!(
-        summary.changes[0]
-            .text
-            .contains("a price 12 % lower would have matched the winner of 1"),
-        "{summary:?}"
-    );
+    assert_eq!(summary.lost_by_price, 1);
+    assert_eq!(summary.declines[&DeclineCode::Gpu], 1);
+    let change = "a price 12 % lower would have matched the winner of 1";
+    assert!(summary.changes[0].text.contains(change), "{summary:?}");
     let filter = OrderFilter {
         declined: true,
         code: Some(DeclineCode::Gpu),
@@ -226,20 +223,15 @@ fn records_the_price_with_its_lines_and_the_requested_resources() {
         (requested.cpu, requested.memory, requested.maximum.clone()),
         (1000, 1 << 30, Some(coin("200")))
     );
-    let lines: Vec<String> = record
-        .price_lines
-        .iter()
+    let lines = record.price_lines.iter();
+    let lines: Vec<String> = lines
         .map(|line| format!("{} {}", line.what, line.amount.to_plain()))
         .collect();
-    assert_eq!(
-        lines,
-        ["CPU 50", "memory 10.24", "storage of class ephemeral 2.048"]
-    );
+    let expected = ["CPU 50", "memory 10.24", "storage of class ephemeral 2.048"];
+    assert_eq!(lines, expected);
     let text = timeline(&record);
-    assert!(
-        text.contains("requested: 1 CPU, 1Gi memory, 2Gi storage of class ephemeral"),
-        "{text}"
-    );
+    let requested = "requested: 1 CPU, 1Gi memory, 2Gi storage of class ephemeral";
+    assert!(text.contains(requested), "{text}");
     // The prices changed between the calculation and the record.
     assert!(apply(coin("70")).price_lines.is_empty());
 }
@@ -248,10 +240,6 @@ fn records_the_price_with_its_lines_and_the_requested_resources() {
 fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
     let home = tempfile::tempdir().unwrap();
     let store = HistoryStore::open(home.path()).unwrap();
-    let at = |height| Moment {
-        height,
-        time: wall_ms(),
-    };
     let mut record = OrderRecord::new(order(1), at(9));
     let mut apply = |height, kind| {
         let fact = Fact {
@@ -268,26 +256,14 @@ fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
         (known.accrued.clone(), timeline(&known))
     };
     let event = |event| FactKind::Event(Arc::new(event));
-    let placed = Event::BidPlaced {
-        bid: lease(1, PROVIDER),
-        price: coin("1.5"),
-    };
-    assert_eq!(apply(9, event(placed)).0, None);
-    let won = Event::LeaseWon {
-        lease: lease(1, PROVIDER),
-        price: coin("1.5"),
-    };
-    let (accrued, text) = apply(10, event(won));
+    assert_eq!(apply(9, event(placed(1, "1.5"))).0, None);
+    let (accrued, text) = apply(10, event(won(1, "1.5")));
     assert_eq!(accrued, Some(coin("30")));
     let line = "accrued:   30uact at the lease price from block 10\n";
     assert!(text.contains(line), "{text}");
     apply(20, FactKind::LeaseEnded(CloseReason::Owner));
     // The removal of the workload takes six blocks.
-    let closed = Event::LeaseClosed {
-        lease: lease(1, PROVIDER),
-        reason: None,
-    };
-    let (accrued, text) = apply(26, event(closed));
+    let (accrued, text) = apply(26, event(closed(1, None)));
     assert_eq!(accrued, Some(coin("15")));
     let line = "accrued:   15uact at the lease price from block 10 to 20\n";
     assert!(text.contains(line), "{text}");
@@ -311,12 +287,6 @@ fn bounds_in_days_and_bytes_remove_the_oldest() {
     };
     let records: Vec<OrderRecord> = (0..200).map(|n| record(n, 199 - n)).collect();
     store.write(records.iter(), BOUNDS).unwrap();
-    let dseqs = |store: &HistoryStore| -> Vec<u64> {
-        all(store)
-            .iter()
-            .map(|record| record.order.deployment().dseq)
-            .collect()
-    };
     // 7 days are 168 hours.
     assert_eq!(dseqs(&store), (32..200).rev().collect::<Vec<_>>());
     let bounds = Bounds {
@@ -413,9 +383,10 @@ async fn full_disk_is_reported_once_and_recording_resumes_with_space() {
     for dseq in 2..500 {
         step(&mut recorder, &engine, None, vec![seen(dseq)]);
     }
+    let took = started.elapsed();
     assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "the engine must not wait for the disk"
+        took < Duration::from_secs(1),
+        "the engine waited for the disk: {took:?}"
     );
     let store = history.store().unwrap();
     assert_eq!(all(&store).len(), 1, "the records before the failure can be read");
@@ -429,11 +400,7 @@ async fn full_disk_is_reported_once_and_recording_resumes_with_space() {
     disk.free();
     tokio::time::sleep(retry * 2).await;
     step(&mut recorder, &engine, None, vec![seen(501)]);
-    let dseqs: Vec<u64> = all(&history.store().unwrap())
-        .iter()
-        .map(|record| record.order.deployment().dseq)
-        .collect();
-    assert_eq!(dseqs, [501, 1]);
+    assert_eq!(dseqs(&history.store().unwrap()), [501, 1]);
     let health = history.health();
     assert_eq!((health.problem, health.dropped), (None, 499));
     history.finish().await;
@@ -473,10 +440,7 @@ fn many_causes_of_declines_are_summarized() {
     let store = HistoryStore::open(home.path()).unwrap();
     let gpu = group(include_str!("../../../samples/gpu.yaml"));
     let record = |dseq: u64, events: Vec<Event>, group: &Arc<GroupSpec>, price: Option<&str>| {
-        let at = Moment {
-            height: dseq,
-            time: wall_ms(),
-        };
+        let at = at(dseq);
         let mut record = OrderRecord::new(order(dseq), at);
         let facts = events.into_iter().map(|event| FactKind::Event(Arc::new(event)));
         for kind in std::iter::once(FactKind::Group(Arc::clone(group))).chain(facts) {
@@ -498,23 +462,17 @@ fn many_causes_of_declines_are_summarized() {
     let summary = Summary::read(&store, 0, None).unwrap();
     let texts: Vec<&str> = summary.changes.iter().map(|change| &*change.text).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
-    assert!(
-        texts[0].starts_with("declined 18 orders for GPU nvidia/"),
-        "{texts:?}"
-    );
-    assert!(
-        texts[1].contains("a price 20 % lower would have admitted 5"),
-        "{texts:?}"
-    );
-    assert!(
-        texts[2].contains("1 more free CPU, 1Gi memory and 2Gi storage"),
-        "{texts:?}"
-    );
+    for (text, part) in texts.into_iter().zip([
+        "declined 18 orders for GPU nvidia/",
+        "a price 20 % lower would have admitted 5",
+        "1 more free CPU, 1Gi memory and 2Gi storage",
+    ]) {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let text = summary_text(&summary);
-    assert!(
-        text.contains("attributes 49") && text.contains("1. declined 18"),
-        "{text}"
-    );
+    for part in ["attributes 49", "1. declined 18"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     assert_eq!(summary.count(HistoryOutcome::Declined), records.len());
 }
 
@@ -530,11 +488,7 @@ fn summary_names_the_three_changes_with_the_most_orders() {
     let home = tempfile::tempdir().unwrap();
     let store = HistoryStore::open(home.path()).unwrap();
     let record = |dseq: u64, outcome: HistoryOutcome, price: &str| {
-        let at = Moment {
-            height: dseq,
-            time: wall_ms(),
-        };
-        let mut record = OrderRecord::new(order(dseq), at);
+        let mut record = OrderRecord::new(order(dseq), at(dseq));
         (record.outcome, record.price) = (outcome, Some(coin(price)));
         record
     };
@@ -564,19 +518,14 @@ fn summary_names_the_three_changes_with_the_most_orders() {
     records.push(declined(21, DeclineCode::Storage, &gpu));
     store.write(records.iter(), BOUNDS).unwrap();
     let summary = Summary::read(&store, 0, None).unwrap();
-    assert_eq!(
-        (summary.count(HistoryOutcome::Lost), summary.lost_by_price),
-        (5, 4)
-    );
-    let changes: Vec<(&str, usize, usize)> = summary
-        .changes
-        .iter()
+    assert_eq!(summary.count(HistoryOutcome::Lost), 5);
+    assert_eq!(summary.lost_by_price, 4);
+    let changes = summary.changes.iter();
+    let changes: Vec<(&str, usize, usize)> = changes
         .map(|change| (&*change.cause, change.affected, change.orders))
         .collect();
-    assert_eq!(
-        changes,
-        [("lost_by_price", 4, 3), ("gpu", 2, 2), ("price_too_high", 1, 1)]
-    );
+    let expected = [("lost_by_price", 4, 3), ("gpu", 2, 2), ("price_too_high", 1, 1)];
+    assert_eq!(changes, expected);
     let text = summary_text(&summary);
     for part in [
         "lost 4 orders by price: a price 10 % lower would have matched the winner of 3",
@@ -596,11 +545,8 @@ async fn every_decision_of_a_burst_is_stored() {
     let engine = engine();
     let started = Instant::now();
     for dseq in 0..DECISIONS {
-        let reason = declined(
-            dseq,
-            DeclineCode::Gpu,
-            "unit 1: none of the GPU models is declared",
-        );
+        let message = "unit 1: none of the GPU models is declared";
+        let reason = declined(dseq, DeclineCode::Gpu, message);
         step(&mut recorder, &engine, None, vec![seen(dseq), reason]);
     }
     let engine_time = started.elapsed();

@@ -1,7 +1,7 @@
 //! Operators in the process of a provider, for clusters without operator pods.
 
 use super::hostname::HostnameChecks;
-use super::inventory::{self, InventoryProcess};
+use super::inventory;
 use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
@@ -165,16 +165,18 @@ impl EmbeddedOperators {
             mut inventory,
         } = prepared;
         let mut checks = Some(checks);
+        let starter = Starter {
+            client,
+            args,
+            definitions,
+            deletions,
+        };
         let parts = wanted.into_iter().filter_map(|one| match one {
             EmbeddedOperatorArg::None => None,
             // A repeated name starts one operator.
-            EmbeddedOperatorArg::Hostname => checks
-                .take()
-                .map(|checks| hostname(client, args, definitions, deletions, checks)),
-            EmbeddedOperatorArg::Ip => Some(ip(client, args, definitions, deletions, provider)),
-            EmbeddedOperatorArg::Inventory => inventory
-                .take()
-                .map(|plan| labels(client, args, definitions, deletions, plan)),
+            EmbeddedOperatorArg::Hostname => checks.take().map(|checks| starter.hostname(checks)),
+            EmbeddedOperatorArg::Ip => Some(starter.ip(provider)),
+            EmbeddedOperatorArg::Inventory => inventory.take().map(|plan| starter.inventory(plan)),
         });
         Self(parts.collect())
     }
@@ -198,69 +200,54 @@ impl EmbeddedOperators {
     }
 }
 
-fn hostname(
-    client: &Client,
-    args: &KubernetesArgs,
-    definitions: &Definitions,
-    deletions: &DeletionLog,
-    checks: HostnameChecks,
-) -> Box<dyn EmbeddedOperator> {
-    let election = contend(client, args, HostnameOperator::NAME);
-    let mut options = HostnameOperatorOptions::default();
-    options.manifest_namespace = args.k8s_manifest_ns.clone();
-    options.plan.mode = args.routes.mode();
-    // The engine refuses the other names of the block list, and lets holders keep them.
-    options.plan.blocked = HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref()));
-    options.definitions = definitions.clone();
-    options.deletions = deletions.clone();
-    checks.give(&mut options);
-    let client = WriteClient::sharing(client.clone(), election.gate());
-    RunningOperator::boxed(HostnameOperator::start(&client, options), election)
+/// Cluster and settings that all embedded operators share.
+struct Starter<'a> {
+    client: &'a Client,
+    args: &'a KubernetesArgs,
+    definitions: &'a Definitions,
+    deletions: &'a DeletionLog,
 }
 
-fn ip(
-    client: &Client,
-    args: &KubernetesArgs,
-    definitions: &Definitions,
-    deletions: &DeletionLog,
-    provider: &Address,
-) -> Box<dyn EmbeddedOperator> {
-    let election = contend(client, args, IpOperator::NAME);
-    let mut options = ip::IpOperatorOptions::new(provider.clone());
-    options.manifest_namespace = args.k8s_manifest_ns.clone();
-    options.mode.pool = args.pool.metal_lb_pool.clone();
-    options.metallb_namespace = args.pool.metal_lb_namespace.clone();
-    options.definitions = definitions.clone();
-    options.deletions = deletions.clone();
-    let client = WriteClient::sharing(client.clone(), election.gate());
-    RunningOperator::boxed(IpOperator::start(&client, options), election)
-}
+impl Starter<'_> {
+    fn hostname(&self, checks: HostnameChecks) -> Box<dyn EmbeddedOperator> {
+        let args = self.args;
+        let mut options = HostnameOperatorOptions::default();
+        options.manifest_namespace = args.k8s_manifest_ns.clone();
+        options.plan.mode = args.routes.mode();
+        // The engine refuses the other names of the block list, and lets holders keep them.
+        options.plan.blocked = HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref()));
+        options.definitions = self.definitions.clone();
+        options.deletions = self.deletions.clone();
+        checks.give(&mut options);
+        self.start(|client| HostnameOperator::start(client, options))
+    }
 
-fn labels(
-    client: &Client,
-    args: &KubernetesArgs,
-    definitions: &Definitions,
-    deletions: &DeletionLog,
-    plan: inventory::InventorySetup,
-) -> Box<dyn EmbeddedOperator> {
-    let election = contend(client, args, InventoryProcess::NAME);
-    let mut options = InventoryOperatorOptions::default();
-    options.discovery = args.discovery.options(None);
-    options.deletions = deletions.clone();
-    options.count.definitions = definitions.clone();
-    let client = WriteClient::sharing(client.clone(), election.gate());
-    // No client requests the cluster here, so there is no wait.
-    RunningOperator::boxed(plan.start(&client, options, Duration::ZERO), election)
-}
+    fn ip(&self, provider: &Address) -> Box<dyn EmbeddedOperator> {
+        let mut options = ip::IpOperatorOptions::new(provider.clone());
+        options.manifest_namespace = self.args.k8s_manifest_ns.clone();
+        options.mode.pool = self.args.pool.metal_lb_pool.clone();
+        options.metallb_namespace = self.args.pool.metal_lb_namespace.clone();
+        options.definitions = self.definitions.clone();
+        options.deletions = self.deletions.clone();
+        self.start(|client| IpOperator::start(client, options))
+    }
 
-fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {
-    elected(
-        client,
-        name,
-        &args.k8s_manifest_ns,
-        pod::identity(None),
-        Timing::default(),
-    )
+    fn inventory(&self, plan: inventory::InventorySetup) -> Box<dyn EmbeddedOperator> {
+        let mut options = InventoryOperatorOptions::default();
+        options.discovery = self.args.discovery.options(None);
+        options.deletions = self.deletions.clone();
+        options.count.definitions = self.definitions.clone();
+        // No client requests the cluster here, so there is no wait.
+        self.start(|client| plan.start(client, options, Duration::ZERO))
+    }
+
+    /// Starts an operator that writes only while its election leads.
+    fn start<O: Operator>(&self, start: impl FnOnce(&WriteClient) -> O) -> Box<dyn EmbeddedOperator> {
+        let (namespace, identity) = (&self.args.k8s_manifest_ns, pod::identity(None));
+        let election = elected(self.client, O::NAME, namespace, identity, Timing::default());
+        let client = WriteClient::sharing(self.client.clone(), election.gate());
+        RunningOperator::boxed(start(&client), election)
+    }
 }
 
 #[cfg(test)]

@@ -16,13 +16,12 @@ mod shape;
 
 use super::metrics::{count_metrics, watch_metrics};
 use super::pod;
-use super::process::{self, Operator};
+use super::process::{self, Operator, bind};
 use super::responses::{awaited, value};
-use super::serve::status;
+use super::serve::{status, typed};
 use crate::args::operators::{GpuListArgs, InventoryArgs};
 use crate::metrics::Measure;
 use akash_provider_cli::error::WithHelp;
-use akash_provider_core::error::listen_text;
 use akash_provider_k8s::write_client::WriteClient;
 use akash_provider_operators::WorkStatistics;
 use akash_provider_operators::inventory::rules::Rules;
@@ -33,7 +32,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::routing::get;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use list::{List, ListStatus};
 use serde::Serialize;
@@ -190,16 +188,6 @@ fn first_rules(flag: &str, source: Option<&config::RulesSource>) -> anyhow::Resu
         config::RulesSource::Inline(..) => WithHelp::new(why.to_string(), RULES_HELP),
     })?;
     Ok((text, rules))
-}
-
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| {
-        anyhow::anyhow!(WithHelp::new(
-            format!("--rest-address, {flag}: {address}: {}", listen_text(&error)),
-            format!("set --rest-address and {flag} to a free address of this machine")
-        ))
-    })
 }
 
 /// Reads the rules file periodically. If the rules are invalid, the last valid rules stay in force.
@@ -359,13 +347,8 @@ async fn inventory(
     let is_pretty = query
         .split('&')
         .any(|word| word == "pretty" || word.starts_with("pretty="));
-    let mut answer = Response::new(Body::from(shape::in_json(
-        &shape::on_the_wire(&report),
-        is_pretty,
-    )));
-    let kind = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
+    let text = shape::in_json(&shape::on_the_wire(&report), is_pretty);
+    typed(StatusCode::OK, "application/json", text)
 }
 
 #[cfg(test)]

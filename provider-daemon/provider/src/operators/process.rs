@@ -11,7 +11,7 @@
 use super::metrics;
 use super::pod;
 use super::responses::{answer, json, not_local};
-use super::serve::{CachedBody, Peer, serve, status};
+use super::serve::{CachedBody, Peer, serve, status, typed};
 use crate::COMMIT;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
 use crate::cluster_client::client;
@@ -30,7 +30,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::routing::{get, post};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode, Uri};
 use kube::Client;
 use serde_json::{Value, json as object};
@@ -147,13 +146,7 @@ async fn live<O: Operator>(
         None => pod::port(&client, args, "rest").await.unwrap_or(REST_PORT),
     };
     let address = SocketAddr::new(args.rest_address, port);
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| {
-        anyhow::anyhow!(WithHelp::new(
-            format!("--rest-address, --rest-port: {address}: {}", listen_text(&error)),
-            "set --rest-address and --rest-port to a free address of this machine"
-        ))
-    })?;
+    let listener = bind("--rest-port", address).await?;
     let printer = Arc::new(Printer::with_wall_clock(Output::Text));
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
@@ -182,6 +175,17 @@ async fn live<O: Operator>(
         ((), (), ()) = async { tokio::join!(served, beside, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
     };
     Ok(code)
+}
+
+/// Opens a port that `--rest-address` and the flag `flag` select.
+pub(super) async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("--rest-address, {flag}: {address}: {}", listen_text(&error)),
+            format!("set --rest-address and {flag} to a free address of this machine")
+        ))
+    })
 }
 
 pub(super) fn elected(
@@ -349,10 +353,7 @@ async fn scrape<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response
     let Some(text) = metrics::text(O::NAME, process.measures()) else {
         return status(StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n");
     };
-    let mut answer = status(StatusCode::OK, text);
-    let kind = HeaderValue::from_static(Format::OpenMetrics.content_type());
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
+    typed(StatusCode::OK, Format::OpenMetrics.content_type(), text)
 }
 
 async fn version() -> Response<Body> {

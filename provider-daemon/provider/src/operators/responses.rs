@@ -1,9 +1,8 @@
 //! Responses that all operators share.
 
-use super::serve::{Peer, status};
+use super::serve::{Peer, status, typed};
 use akash_provider_operators::WatchStatus;
 use axum::body::Body;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -34,11 +33,7 @@ pub(super) fn value(value: &impl Serialize) -> Value {
 pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body> {
     let mut text = json(value);
     text.push(b'\n');
-    let mut answer = Response::new(Body::from(text));
-    *answer.status_mut() = code;
-    let kind = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
+    typed(code, "application/json", text)
 }
 
 /// Returns an error response for a remote client, or `None` for a client on the same machine.

@@ -198,9 +198,8 @@ impl CachedBody {
                 "the response exceeds 8 MiB; use the query parameters of /status\n",
             );
         }
-        let mut answer = Response::new(Body::from(text));
+        let mut answer = typed(StatusCode::OK, "application/json", text);
         let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, max-age=0"));
         if let Ok(made) = HeaderValue::from_str(&http_date(made)) {
             headers.insert(LAST_MODIFIED, made);
@@ -211,10 +210,15 @@ impl CachedBody {
 
 /// Returns a plain text response.
 pub fn status(code: StatusCode, words: impl Into<String>) -> Response<Body> {
-    let mut answer = Response::new(Body::from(words.into()));
+    typed(code, "text/plain; charset=utf-8", words.into())
+}
+
+/// Returns a response with a content type.
+pub(super) fn typed(code: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut answer = Response::new(body.into());
     *answer.status_mut() = code;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static(content_type);
+    answer.headers_mut().insert(CONTENT_TYPE, content_type);
     answer
 }
 

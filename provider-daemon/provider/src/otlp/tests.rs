@@ -37,10 +37,6 @@ fn price() -> DecCoin {
     DecCoin::new(&"uact".into(), "1.5".parse().unwrap())
 }
 
-fn engine() -> Engine {
-    Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
-}
-
 fn exported<S: Signal>(
     url: &str,
     queue: ItemReceiver<S::Item>,
@@ -50,17 +46,19 @@ fn exported<S: Signal>(
     export::<S>(&format!("{url}/v1/{}", S::NAME), queue, &resource, timing)
 }
 
-fn started(url: &str, timing: ExportTiming) -> (TraceRecorder, Export) {
+/// Recorder with the engine that it observes.
+struct Recording {
+    recorder: TraceRecorder,
+    engine: Engine,
+}
+
+fn started(url: &str, timing: ExportTiming) -> (Recording, Export) {
     let (sender, spans) = queue();
     let export = exported::<SpanExporter>(url, spans, timing).unwrap();
     let transaction_of = Box::new(|msg: &Msg| Some(format!("HASH OF {}", msg.name())));
     let recorder = TraceRecorder::new(sender, PROVIDER.parse().unwrap(), transaction_of);
-    (recorder, export)
-}
-
-fn step(recorder: &mut TraceRecorder, engine: &Engine, input: Option<Input>, effects: Vec<Effect>) {
-    recorder.record_input(engine, Now::default(), input.as_ref());
-    recorder.record_effects(&effects);
+    let engine = Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap();
+    (Recording { recorder, engine }, export)
 }
 
 fn publish(event: Event) -> Effect {
@@ -101,45 +99,53 @@ fn broadcast(id: u64, msg: Msg) -> Effect {
     Effect::Call(EffectId(id), Call::Broadcast(msg))
 }
 
-fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
-    step(recorder, engine, None, vec![seen(dseq)]);
-    step(recorder, engine, None, vec![broadcast(1, bid(dseq))]);
-    let placed = Event::BidPlaced {
-        bid: lease(dseq),
-        price: price(),
-    };
-    step(recorder, engine, completed(1, committed()), vec![publish(placed)]);
-    let won = Event::LeaseWon {
-        lease: lease(dseq),
-        price: price(),
-    };
-    step(recorder, engine, None, vec![publish(won)]);
-}
+impl Recording {
+    fn step(&mut self, input: Option<Input>, effects: Vec<Effect>) {
+        self.recorder
+            .record_input(&self.engine, Now::default(), input.as_ref());
+        self.recorder.record_effects(&effects);
+    }
 
-/// Records that the provider closes a lease, and that the first teardown fails.
-fn close(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
-    let reason = CloseReason::Unstable;
-    let ending = Event::LeaseEnding {
-        lease: lease(dseq),
-        reason,
-    };
-    let msg = Msg::CloseBid {
-        id: lease(dseq),
-        reason,
-    };
-    step(recorder, engine, None, vec![publish(ending), broadcast(2, msg)]);
-    let teardown = |id| Effect::Call(EffectId(id), Call::Teardown(lease(dseq)));
-    step(recorder, engine, completed(2, committed()), vec![teardown(3)]);
-    let result = Completion::Teardown(Err(failure("no connection")));
-    step(recorder, engine, completed(3, result), vec![teardown(4)]);
-    let result = Completion::Teardown(Ok(Teardown::InProgress));
-    step(recorder, engine, completed(4, result), vec![teardown(5)]);
-    let closed = Event::LeaseClosed {
-        lease: lease(dseq),
-        reason: Some(reason),
-    };
-    let result = Completion::Teardown(Ok(Teardown::Done));
-    step(recorder, engine, completed(5, result), vec![publish(closed)]);
+    fn win(&mut self, dseq: u64) {
+        self.step(None, vec![seen(dseq)]);
+        self.step(None, vec![broadcast(1, bid(dseq))]);
+        let placed = Event::BidPlaced {
+            bid: lease(dseq),
+            price: price(),
+        };
+        self.step(completed(1, committed()), vec![publish(placed)]);
+        let won = Event::LeaseWon {
+            lease: lease(dseq),
+            price: price(),
+        };
+        self.step(None, vec![publish(won)]);
+    }
+
+    /// Records that the provider closes a lease, and that the first teardown fails.
+    fn close(&mut self, dseq: u64) {
+        let reason = CloseReason::Unstable;
+        let ending = Event::LeaseEnding {
+            lease: lease(dseq),
+            reason,
+        };
+        let msg = Msg::CloseBid {
+            id: lease(dseq),
+            reason,
+        };
+        self.step(None, vec![publish(ending), broadcast(2, msg)]);
+        let teardown = |id| Effect::Call(EffectId(id), Call::Teardown(lease(dseq)));
+        self.step(completed(2, committed()), vec![teardown(3)]);
+        let result = Completion::Teardown(Err(failure("no connection")));
+        self.step(completed(3, result), vec![teardown(4)]);
+        let result = Completion::Teardown(Ok(Teardown::InProgress));
+        self.step(completed(4, result), vec![teardown(5)]);
+        let closed = Event::LeaseClosed {
+            lease: lease(dseq),
+            reason: Some(reason),
+        };
+        let result = Completion::Teardown(Ok(Teardown::Done));
+        self.step(completed(5, result), vec![publish(closed)]);
+    }
 }
 
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
@@ -151,54 +157,47 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(owned).collect()
 }
 
+/// Spans of [`Recording::win`], each with the name of its parent.
+const WON: [(&str, &str); 4] = [
+    ("evaluate", "order"),
+    ("bid", "order"),
+    ("order", ""),
+    ("lease", "order"),
+];
+
+/// Spans of [`Recording::close`], each with the name of its parent.
+const CLOSED: [(&str, &str); 4] = [
+    ("close_transaction", "close"),
+    ("teardown", "close"),
+    ("teardown", "close"),
+    ("close", "lease"),
+];
+
 #[tokio::test]
 async fn a_lease_has_one_trace_from_the_order_to_the_teardown() {
     let collector = Collector::start(Behavior::Accept);
     let (mut recorder, traces) = started(collector.url(), FAST);
-    let engine = engine();
-    win(&mut recorder, &engine, 1);
+    recorder.win(1);
     let received = Event::ManifestReceived {
         deployment: order(1).deployment().clone(),
         hash: "ab".to_owned(),
     };
-    step(&mut recorder, &engine, None, vec![publish(received)]);
+    recorder.step(None, vec![publish(received)]);
     let withdraw = Msg::WithdrawLease { id: lease(1) };
-    step(&mut recorder, &engine, None, vec![broadcast(9, withdraw)]);
+    recorder.step(None, vec![broadcast(9, withdraw)]);
     let unknown = TxOutcome::Unknown {
         expires: akash_provider_core::types::BlockTime(0),
     };
-    step(
-        &mut recorder,
-        &engine,
-        completed(9, Completion::Tx(Ok(unknown))),
-        Vec::new(),
-    );
-    close(&mut recorder, &engine, 1);
+    recorder.step(completed(9, Completion::Tx(Ok(unknown))), Vec::new());
+    recorder.close(1);
     drop(recorder);
     traces.finish().await;
     let spans = collector.spans();
-    let expected = [
-        ("evaluate", "order"),
-        ("bid", "order"),
-        ("order", ""),
-        ("lease", "order"),
-        ("manifest", "lease"),
-        ("payout", "lease"),
-        ("close_transaction", "close"),
-        ("teardown", "close"),
-        ("teardown", "close"),
-        ("close", "lease"),
-    ];
+    let expected = [&WON[..], &[("manifest", "lease"), ("payout", "lease")], &CLOSED].concat();
     assert_eq!(tree(&spans, &order(1).to_string()), pairs(&expected));
     let root = named(&spans, "order");
-    let values = [
-        "akash.owner",
-        "akash.dseq",
-        "akash.gseq",
-        "akash.oseq",
-        "akash.price",
-    ];
-    let values = values.map(|name| attribute(root, name).unwrap());
+    let values = ["owner", "dseq", "gseq", "oseq", "price"];
+    let values = values.map(|name| attribute(root, &format!("akash.{name}")).unwrap());
     assert_eq!(values, [OWNER, "1", "1", "1", "1.5uact"]);
     let hash = |name: &str| attribute(named(&spans, name), "akash.transaction.hash").unwrap();
     assert_eq!(hash("bid"), "HASH OF MsgCreateBid");
@@ -219,7 +218,6 @@ async fn a_lease_has_one_trace_from_the_order_to_the_teardown() {
 async fn declined_lost_and_closed_orders_have_their_outcome() {
     let collector = Collector::start(Behavior::Accept);
     let (mut recorder, traces) = started(collector.url(), FAST);
-    let engine = engine();
     let declined = |reason| {
         publish(Event::OrderDeclined {
             order: order(1),
@@ -227,33 +225,18 @@ async fn declined_lost_and_closed_orders_have_their_outcome() {
             message: "x".repeat(5000),
         })
     };
-    step(
-        &mut recorder,
-        &engine,
-        None,
-        vec![seen(1), declined(DeclineCode::Gpu)],
-    );
+    recorder.step(None, vec![seen(1), declined(DeclineCode::Gpu)]);
     // Evaluated again: the trace has one root.
-    step(
-        &mut recorder,
-        &engine,
-        None,
-        vec![seen(1), declined(DeclineCode::Price)],
-    );
-    step(&mut recorder, &engine, None, vec![seen(2), broadcast(1, bid(2))]);
+    recorder.step(None, vec![seen(1), declined(DeclineCode::Price)]);
+    recorder.step(None, vec![seen(2), broadcast(1, bid(2))]);
     let ended = Event::BidEnded {
         bid: lease(2),
         outcome: BidOutcome::Lost,
     };
-    step(
-        &mut recorder,
-        &engine,
-        completed(1, committed()),
-        vec![publish(ended)],
-    );
-    step(&mut recorder, &engine, None, vec![seen(3)]);
+    recorder.step(completed(1, committed()), vec![publish(ended)]);
+    recorder.step(None, vec![seen(3)]);
     let closed = akash_provider_core::types::ChainEvent::OrderClosed { id: order(3) };
-    step(&mut recorder, &engine, Some(Input::Chain(closed)), Vec::new());
+    recorder.step(Some(Input::Chain(closed)), Vec::new());
     traces.finish().await;
     let spans = collector.spans();
     let expected = [("evaluate", "order"), ("order", ""), ("evaluate", "order")];
@@ -263,17 +246,10 @@ async fn declined_lost_and_closed_orders_have_their_outcome() {
     assert_eq!(codes, ["gpu", "gpu", "price"]);
     let message = attribute(&spans[0], "akash.decline.message").unwrap();
     assert!((400..500).contains(&message.len()), "{}", message.len());
-    let expected = [
-        ("evaluate", "order"),
-        ("bid", "order"),
-        ("order", ""),
-        ("bid_ended", "order"),
-    ];
+    let expected = [&WON[..3], &[("bid_ended", "order")]].concat();
     assert_eq!(tree(&spans, &order(2).to_string()), pairs(&expected));
-    assert_eq!(
-        attribute(named(&spans, "bid_ended"), "akash.outcome").unwrap(),
-        "lost"
-    );
+    let ended = named(&spans, "bid_ended");
+    assert_eq!(attribute(ended, "akash.outcome").unwrap(), "lost");
     assert_eq!(tree(&spans, &order(3).to_string()), pairs(&[("order", "")]));
     let last = spans.last().unwrap();
     assert_eq!(attribute(last, "akash.outcome").unwrap(), "order_closed");
@@ -282,26 +258,20 @@ async fn declined_lost_and_closed_orders_have_their_outcome() {
 #[tokio::test]
 async fn standby_and_restarted_provider_continue_the_trace() {
     let collector = Collector::start(Behavior::Accept);
-    let engine = engine();
     let (mut leader, traces) = started(collector.url(), FAST);
     let (mut standby, of_standby) = started(collector.url(), FAST);
     let role = |role| Some(Input::Leadership(role));
-    step(&mut standby, &engine, role(Leadership::Standby), Vec::new());
-    win(&mut leader, &engine, 1);
-    win(&mut standby, &engine, 1);
+    standby.step(role(Leadership::Standby), Vec::new());
+    leader.win(1);
+    standby.win(1);
     // The leader ends, and exports its spans.
     traces.finish().await;
     let first = collector.spans().len();
     assert_eq!(first, 4);
-    step(
-        &mut standby,
-        &engine,
-        role(Leadership::Leader { epoch: 2 }),
-        Vec::new(),
-    );
+    standby.step(role(Leadership::Leader { epoch: 2 }), Vec::new());
     let withdraw = |id| broadcast(id, Msg::WithdrawLease { id: lease(1) });
-    step(&mut standby, &engine, None, vec![withdraw(8)]);
-    step(&mut standby, &engine, completed(8, committed()), Vec::new());
+    standby.step(None, vec![withdraw(8)]);
+    standby.step(completed(8, committed()), Vec::new());
     of_standby.finish().await;
     // A restarted provider finds the lease on the chain.
     let (mut restarted, traces) = started(collector.url(), FAST);
@@ -309,21 +279,11 @@ async fn standby_and_restarted_provider_continue_the_trace() {
         lease: lease(1),
         price: price(),
     };
-    step(&mut restarted, &engine, None, vec![publish(adopted)]);
-    close(&mut restarted, &engine, 1);
+    restarted.step(None, vec![publish(adopted)]);
+    restarted.close(1);
     traces.finish().await;
     let spans = collector.spans();
-    let expected = [
-        ("evaluate", "order"),
-        ("bid", "order"),
-        ("order", ""),
-        ("lease", "order"),
-        ("payout", "lease"),
-        ("close_transaction", "close"),
-        ("teardown", "close"),
-        ("teardown", "close"),
-        ("close", "lease"),
-    ];
+    let expected = [&WON[..], &[("payout", "lease")], &CLOSED].concat();
     assert_eq!(tree(&spans, &order(1).to_string()), pairs(&expected));
 }
 
@@ -344,8 +304,7 @@ async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
     let collector = Collector::start(Behavior::Status(503));
     let (mut recorder, traces) = started(collector.url(), FAST);
     let counts = Arc::clone(traces.counts());
-    let engine = engine();
-    win(&mut recorder, &engine, 1);
+    recorder.win(1);
     while collector.received().len() < 2 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -359,10 +318,10 @@ async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
         collector.received()[0].body
     );
     collector.set(Behavior::Status(400));
-    win(&mut recorder, &engine, 2);
+    recorder.win(2);
     until(&counts.rejected, 4).await;
     collector.set(Behavior::Reject(3));
-    win(&mut recorder, &engine, 3);
+    recorder.win(3);
     until(&counts.rejected, 7).await;
     assert_eq!((count(&counts.exported), counts.waiting()), (5, 0));
     let otlp = Otlp {
@@ -386,10 +345,8 @@ async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
 async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
     let hanging = Collector::start(Behavior::Hang);
     // Nothing listens on the port of a closed listener.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = closed.local_addr().unwrap();
     let slow = ExportTiming {
         request: Duration::from_secs(60),
         ..FAST
@@ -400,16 +357,15 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
     ] {
         let (mut recorder, traces) = started(&url, slow);
         let counts = Arc::clone(traces.counts());
-        let engine = engine();
         let began = Instant::now();
         for dseq in 0..6000 {
-            step(&mut recorder, &engine, None, vec![seen(dseq)]);
+            recorder.step(None, vec![seen(dseq)]);
             let declined = Event::OrderDeclined {
                 order: order(dseq),
                 reason: DeclineCode::Gpu,
                 message: String::new(),
             };
-            step(&mut recorder, &engine, None, vec![publish(declined)]);
+            recorder.step(None, vec![publish(declined)]);
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         println!(
@@ -444,10 +400,9 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
 async fn invalid_endpoint_is_an_error_with_a_remedy() {
     let wrong = exported::<SpanExporter>("http://[", queue().1, FAST);
     let text = akash_provider_cli::error::error_text(&wrong.err().unwrap(), &crate::error::REMEDIES);
-    assert!(
-        text.contains("invalid endpoint") && text.contains("\nhelp: check --otlp-endpoint"),
-        "{text}"
-    );
+    for part in ["invalid endpoint", "\nhelp: check --otlp-endpoint"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
@@ -488,7 +443,7 @@ async fn log_records_have_the_trace_of_their_order_and_none_is_of_the_export() {
     logs::PROVIDER.get_or_init(|| PROVIDER.parse().unwrap());
     let export = exported::<LogExporter>(collector.url(), records, FAST).unwrap();
     let (mut recorder, traces) = started(collector.url(), FAST);
-    win(&mut recorder, &engine(), 1);
+    recorder.win(1);
     let guard = tracing::subscriber::set_default(log);
     tracing::info!(target: "market", order = %order(1), "of the order");
     tracing::info!(target: "market", bid = %lease(1), "of the bid");
