@@ -1,16 +1,17 @@
 //! `query`: chain queries, with responses in the form of the Go tools.
 
 use crate::args::query::{
-    AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowArgs, EscrowQuery,
-    GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
-    OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
+    AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowQuery, GroupQuery,
+    LeaseQuery, MarketListArgs, MarketQuery, OrderQuery, PageArgs, ProviderQuery, QueryArgs, QueryCommand,
+    QueryOutput,
 };
 use crate::chain_json;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
 use akash::{
-    audit::v1 as audit, cert::v1 as cert, deployment::v1 as dep1, deployment::v1beta4 as dep,
-    escrow::v1 as escrow, provider::v1beta4 as prov,
+    audit::v1 as audit, cert::v1 as cert, deployment::v1beta4 as dep, escrow::v1 as escrow,
+    provider::v1beta4 as prov,
 };
+use akash_provider_chain::convert;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::{akash, cosmos};
@@ -154,23 +155,11 @@ impl QueryClient {
             MarketQuery::Bid(BidQuery::List(args)) => self.bids(args).await,
             MarketQuery::Lease(LeaseQuery::List(args)) => self.leases(args).await,
             MarketQuery::Order(OrderQuery::Get(id)) => {
-                let id = Some(mkt1::OrderId {
-                    owner: id.owner.to_string(),
-                    dseq: id.dseq,
-                    gseq: id.gseq,
-                    oseq: id.oseq,
-                });
-                let answer = self.send(&mkt::QueryOrderRequest { id }).await?;
+                let answer = self.send(&convert::order_request(&id.order())).await?;
                 Ok(answer.at("order").clone())
             }
-            MarketQuery::Bid(BidQuery::Get { id, provider }) => {
-                let id = Some(bid_id(id, provider));
-                self.send(&mkt::QueryBidRequest { id }).await
-            }
-            MarketQuery::Lease(LeaseQuery::Get { id, provider }) => {
-                let id = Some(lease_id(id, provider));
-                self.send(&mkt::QueryLeaseRequest { id }).await
-            }
+            MarketQuery::Bid(BidQuery::Get(id)) => self.send(&convert::bid_request(&id.bid())).await,
+            MarketQuery::Lease(LeaseQuery::Get(id)) => self.send(&convert::lease_request(&id.bid())).await,
             MarketQuery::Params => {
                 let answer = self.send(&mkt::QueryParamsRequest {}).await?;
                 Ok(answer.at("params").clone())
@@ -178,7 +167,7 @@ impl QueryClient {
         }
     }
 
-    async fn orders(&self, args: &OrdersArgs) -> anyhow::Result<Json> {
+    async fn orders(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
         let filter = &args.filter;
         if filter.provider.is_some() {
             return Err(anyhow!(WithHelp::new(
@@ -200,22 +189,15 @@ impl QueryClient {
     }
 
     async fn bids(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
-        let MarketFilterArgs {
-            owner,
-            dseq,
-            gseq,
-            oseq,
-            provider,
-            state,
-        } = args.filter.clone();
+        let filter = args.filter.clone();
         let request = mkt::QueryBidsRequest {
             filters: Some(mkt::BidFilters {
-                owner: text(owner.as_ref()),
-                dseq,
-                gseq,
-                oseq,
-                provider: text(provider.as_ref()),
-                state: state.unwrap_or_default(),
+                owner: text(filter.owner.as_ref()),
+                dseq: filter.dseq,
+                gseq: filter.gseq,
+                oseq: filter.oseq,
+                provider: text(filter.provider.as_ref()),
+                state: filter.state.unwrap_or_default(),
                 ..Default::default()
             }),
             pagination: Some(wire_page(&args.page)?),
@@ -242,13 +224,7 @@ impl QueryClient {
 
     async fn deployment(&self, query: &DeploymentQuery) -> anyhow::Result<Json> {
         match query {
-            DeploymentQuery::Get { owner, dseq } => {
-                let id = Some(dep1::DeploymentId {
-                    owner: owner.to_string(),
-                    dseq: *dseq,
-                });
-                self.send(&dep::QueryDeploymentRequest { id }).await
-            }
+            DeploymentQuery::Get(args) => self.send(&convert::deployment_request(&args.id())).await,
             DeploymentQuery::List {
                 owner,
                 dseq,
@@ -265,13 +241,8 @@ impl QueryClient {
                 };
                 self.send(&request).await
             }
-            DeploymentQuery::Group(GroupQuery::Get { owner, dseq, gseq }) => {
-                let id = Some(dep1::GroupId {
-                    owner: owner.to_string(),
-                    dseq: *dseq,
-                    gseq: *gseq,
-                });
-                let answer = self.send(&dep::QueryGroupRequest { id }).await?;
+            DeploymentQuery::Group(GroupQuery::Get(args)) => {
+                let answer = self.send(&convert::group_request(&args.id())).await?;
                 Ok(answer.at("group").clone())
             }
             // Unlike those of the market, these parameters are wrapped in a field.
@@ -280,14 +251,12 @@ impl QueryClient {
     }
 
     async fn escrow(&self, query: &EscrowQuery) -> anyhow::Result<Json> {
-        let parts = |args: &EscrowArgs| {
-            let state = args.state.clone().unwrap_or_default();
-            let xid = args.xid.clone().unwrap_or_default();
-            Ok::<_, anyhow::Error>((state, xid, Some(wire_page(&args.page)?)))
-        };
+        let (EscrowQuery::Accounts(args) | EscrowQuery::Payments(args)) = query;
+        let state = args.state.clone().unwrap_or_default();
+        let xid = args.xid.clone().unwrap_or_default();
+        let pagination = Some(wire_page(&args.page)?);
         match query {
-            EscrowQuery::Accounts(args) => {
-                let (state, xid, pagination) = parts(args)?;
+            EscrowQuery::Accounts(_) => {
                 let request = escrow::QueryAccountsRequest {
                     state,
                     xid,
@@ -295,8 +264,7 @@ impl QueryClient {
                 };
                 self.send(&request).await
             }
-            EscrowQuery::Payments(args) => {
-                let (state, xid, pagination) = parts(args)?;
+            EscrowQuery::Payments(_) => {
                 let request = escrow::QueryPaymentsRequest {
                     state,
                     xid,
@@ -312,13 +280,7 @@ impl QueryClient {
             AuditQuery::Get {
                 provider,
                 auditor: Some(auditor),
-            } => {
-                let request = audit::QueryProviderAuditorRequest {
-                    auditor: auditor.to_string(),
-                    owner: provider.to_string(),
-                };
-                self.send(&request).await
-            }
+            } => self.send(&convert::auditor_request(auditor, provider)).await,
             AuditQuery::Get {
                 provider,
                 auditor: None,
@@ -366,26 +328,4 @@ fn wire_page(page: &PageArgs) -> anyhow::Result<PageRequest> {
         count_total: page.count_total,
         reverse: page.reverse,
     })
-}
-
-fn bid_id(id: &MarketIdArgs, provider: &Address) -> mkt1::BidId {
-    mkt1::BidId {
-        owner: id.owner.to_string(),
-        dseq: id.dseq,
-        gseq: id.gseq,
-        oseq: id.oseq,
-        provider: provider.to_string(),
-        bseq: 0,
-    }
-}
-
-fn lease_id(id: &MarketIdArgs, provider: &Address) -> mkt1::LeaseId {
-    mkt1::LeaseId {
-        owner: id.owner.to_string(),
-        dseq: id.dseq,
-        gseq: id.gseq,
-        oseq: id.oseq,
-        provider: provider.to_string(),
-        bseq: 0,
-    }
 }

@@ -2,7 +2,7 @@
 
 use akash_provider_cli::flags::NodeArgs;
 use akash_provider_cli::values;
-use akash_provider_core::types::Address;
+use akash_provider_core::types::{Address, BidId, DeploymentId, GroupId, OrderId};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 /// Arguments of `query`.
@@ -82,21 +82,64 @@ pub struct MarketFilterArgs {
     pub state: Option<String>,
 }
 
-/// ID of one order, bid or lease.
+/// ID of one deployment.
 #[derive(Debug, Clone, Args)]
-pub struct MarketIdArgs {
+pub struct DeploymentIdArgs {
     /// Account of the tenant that owns the deployment
     #[arg(long)]
     pub owner: Address,
     /// Sequence number of the deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
+}
+
+impl DeploymentIdArgs {
+    pub(crate) fn id(&self) -> DeploymentId {
+        DeploymentId {
+            owner: self.owner.clone(),
+            dseq: self.dseq,
+        }
+    }
+}
+
+/// ID of one group.
+#[derive(Debug, Clone, Args)]
+pub struct GroupIdArgs {
+    /// ID of the deployment.
+    #[command(flatten)]
+    pub deployment: DeploymentIdArgs,
     /// Sequence number of the group (gseq)
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
+}
+
+impl GroupIdArgs {
+    pub(crate) fn id(&self) -> GroupId {
+        GroupId {
+            deployment: self.deployment.id(),
+            gseq: self.gseq,
+        }
+    }
+}
+
+/// ID of one order, bid or lease.
+#[derive(Debug, Clone, Args)]
+pub struct MarketIdArgs {
+    /// ID of the group.
+    #[command(flatten)]
+    pub group: GroupIdArgs,
     /// Sequence number of the order (oseq)
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
+}
+
+impl MarketIdArgs {
+    pub(crate) fn order(&self) -> OrderId {
+        OrderId {
+            group: self.group.id(),
+            oseq: self.oseq,
+        }
+    }
 }
 
 /// Queries.
@@ -112,7 +155,7 @@ pub enum QueryCommand {
     #[command(subcommand, visible_alias = "m")]
     Market(MarketQuery),
     /// List orders, like `market order list`
-    Orders(OrdersArgs),
+    Orders(MarketListArgs),
     /// List bids, like `market bid list`
     Bids(MarketListArgs),
     /// List leases, like `market lease list`
@@ -141,18 +184,7 @@ pub enum QueryCommand {
     },
 }
 
-/// Arguments of `query orders`.
-#[derive(Debug, Args)]
-pub struct OrdersArgs {
-    /// Filter.
-    #[command(flatten)]
-    pub filter: MarketFilterArgs,
-    /// Page.
-    #[command(flatten)]
-    pub page: PageArgs,
-}
-
-/// Arguments of `query bids` and `query leases`.
+/// Arguments of `query orders`, `query bids` and `query leases`.
 #[derive(Debug, Args)]
 pub struct MarketListArgs {
     /// Filter.
@@ -217,21 +249,34 @@ pub enum OrderQuery {
     /// Show one order by its ID
     Get(MarketIdArgs),
     /// List all orders, or filter them by tenant or state
-    List(OrdersArgs),
+    List(MarketListArgs),
+}
+
+/// ID of a bid or of its lease.
+#[derive(Debug, Clone, Args)]
+pub struct BidIdArgs {
+    /// ID of the order.
+    #[command(flatten)]
+    pub id: MarketIdArgs,
+    /// Account of the provider
+    #[arg(long)]
+    pub provider: Address,
+}
+
+impl BidIdArgs {
+    pub(crate) fn bid(&self) -> BidId {
+        BidId {
+            order: self.id.order(),
+            provider: self.provider.clone(),
+        }
+    }
 }
 
 /// Queries about bids.
 #[derive(Debug, Subcommand)]
 pub enum BidQuery {
     /// Show one bid and its deposit
-    Get {
-        /// ID of the order.
-        #[command(flatten)]
-        id: MarketIdArgs,
-        /// Account of the provider
-        #[arg(long)]
-        provider: Address,
-    },
+    Get(BidIdArgs),
     /// List all bids, or filter them by order or provider
     List(MarketListArgs),
 }
@@ -240,14 +285,7 @@ pub enum BidQuery {
 #[derive(Debug, Subcommand)]
 pub enum LeaseQuery {
     /// Show one lease and its payments
-    Get {
-        /// ID of the order.
-        #[command(flatten)]
-        id: MarketIdArgs,
-        /// Account of the provider
-        #[arg(long)]
-        provider: Address,
-    },
+    Get(BidIdArgs),
     /// List all leases, or filter them by tenant or provider
     List(MarketListArgs),
 }
@@ -256,14 +294,7 @@ pub enum LeaseQuery {
 #[derive(Debug, Subcommand)]
 pub enum DeploymentQuery {
     /// Show one deployment with its groups and escrow account
-    Get {
-        /// Account of the tenant that owns the deployment
-        #[arg(long)]
-        owner: Address,
-        /// Sequence number of the deployment (dseq)
-        #[arg(long)]
-        dseq: u64,
-    },
+    Get(DeploymentIdArgs),
     /// List all deployments, or those of --owner
     List {
         /// Only deployments of this tenant
@@ -290,17 +321,7 @@ pub enum DeploymentQuery {
 #[derive(Debug, Subcommand)]
 pub enum GroupQuery {
     /// Show one group with its resources
-    Get {
-        /// Account of the tenant that owns the deployment
-        #[arg(long)]
-        owner: Address,
-        /// Sequence number of the deployment (dseq)
-        #[arg(long)]
-        dseq: u64,
-        /// Sequence number of the group (gseq)
-        #[arg(long, default_value_t = 1)]
-        gseq: u32,
-    },
+    Get(GroupIdArgs),
 }
 
 /// Queries about escrow accounts.
