@@ -154,8 +154,8 @@ fn exit_codes() -> String {
 
 fn exemplified(command: Command, path: &str, program: Program) -> Command {
     let command = match examples::examples(path) {
-        [] => command,
-        lines => {
+        None => command,
+        Some(lines) => {
             let mut text = StyledStr::new();
             let style = clap::builder::Styles::styled().get_header().to_owned();
             // Writing into a `String` does not fail.

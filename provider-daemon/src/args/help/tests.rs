@@ -1,7 +1,7 @@
 #[path = "../../../tests/common/snapshot.rs"]
 mod snapshot;
 
-use super::examples::EXAMPLES;
+use super::examples::sections;
 use super::with_examples;
 use crate::args::{Cli, environment};
 use clap::{Arg, Command, CommandFactory};
@@ -146,12 +146,12 @@ fn has_valid_examples_for_every_command() {
         paths.push(path.to_owned());
     });
     assert!(without.is_empty(), "no example: {without:?}");
-    for (path, lines) in EXAMPLES {
+    for (path, lines) in sections() {
         assert!(
             paths.iter().any(|existing| existing == path),
             "no such command: {path}"
         );
-        for line in *lines {
+        for line in lines {
             assert!(line.starts_with(path), "`{line}`: not an example of `{path}`");
             let parsed = tree().try_get_matches_from(["provider-daemon"].into_iter().chain(line.split(' ')));
             if let Err(error) = parsed {
