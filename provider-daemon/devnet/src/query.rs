@@ -142,9 +142,14 @@ pub(super) fn execute(
         let inner = node.lock();
         inner.state(requested).map_err(|e| at_newest(e.into()))?
     };
-    let result = cosmos::execute(node, transport, &state, path, data, height)
-        .or_else(|| records::execute(&state, path, data))
-        .unwrap_or_else(|| Err(unknown(transport, path)));
+    let mut call = QueryCall {
+        path,
+        data,
+        result: None,
+    };
+    cosmos::execute(node, transport, &state, height, &mut call);
+    records::execute(&state, &mut call);
+    let result = call.result.unwrap_or_else(|| Err(unknown(transport, path)));
     result
         .map(|bytes| (bytes, height))
         .map_err(|refused| (refused, height))
@@ -162,20 +167,22 @@ fn unknown(transport: Transport, path: &str) -> QueryError {
 
 type QueryResult = Result<Vec<u8>, QueryError>;
 
-/// Executes a query if `path` is the path of the method `M`.
-fn handle<M: Method + Default>(
-    path: &str,
-    data: &[u8],
-    handler: impl FnOnce(M) -> Result<M::Response, QueryError>,
-) -> Option<QueryResult> {
-    if path != M::PATH {
-        return None;
+/// Query, and its result after a handler has served the path.
+struct QueryCall<'a> {
+    path: &'a str,
+    data: &'a [u8],
+    result: Option<QueryResult>,
+}
+
+impl QueryCall<'_> {
+    /// Executes the query if its path is the path of the method `M`.
+    fn handle<M: Method + Default>(&mut self, handler: impl FnOnce(M) -> Result<M::Response, QueryError>) {
+        if self.path == M::PATH {
+            let request = M::decode(self.data).map_err(|error| QueryError::malformed(&error));
+            let response = request.and_then(handler);
+            self.result = Some(response.map(|response| response.encode_to_vec()));
+        }
     }
-    let request = match M::decode(data) {
-        Ok(request) => request,
-        Err(error) => return Some(Err(QueryError::malformed(&error))),
-    };
-    Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
 /// Position of a record in a sorted list: a rank, such as the state of the record, and the ID of the record.

@@ -5,7 +5,7 @@ use super::super::block::{DevnetBlock, node_id, rfc3339};
 use super::super::deliver::{TxResult, responses};
 use super::super::event::DevnetEvent;
 use super::super::node::{DevnetNode, MempoolError};
-use super::{At, QueryError, QueryResult, Transport, handle, page};
+use super::{At, QueryCall, QueryError, Transport, page};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::discovery::v1 as discovery;
 use akash_provider_chain::proto::cosmos::auth::v1beta1 as auth;
@@ -39,29 +39,26 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
 /// API versions that the discovery query reports, the newest first.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Executes a query, or returns `None` if this module does not serve the path.
+/// Executes a query if this module serves the path.
 pub(super) fn execute(
     node: &DevnetNode,
     transport: Transport,
     state: At<'_>,
-    path: &str,
-    data: &[u8],
     height: Height,
-) -> Option<QueryResult> {
-    accounts(state, path, data)
-        .or_else(|| transactions(node, transport, path, data))
-        .or_else(|| node_itself(node, path, data, height))
-        .or_else(|| {
-            // Discovery is not available over abci_query.
-            let discover = |_| Ok(info(node.lock().rules()));
-            let result = handle::<discovery::GetInfoRequest>(path, data, discover);
-            result.filter(|_| transport == Transport::Grpc)
-        })
+    call: &mut QueryCall<'_>,
+) {
+    accounts(state, call);
+    transactions(node, transport, call);
+    node_itself(node, height, call);
+    // Discovery is not available over abci_query.
+    if transport == Transport::Grpc {
+        call.handle::<discovery::GetInfoRequest>(|_| Ok(info(node.lock().rules())));
+    }
 }
 
-fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn accounts(state: At<'_>, call: &mut QueryCall<'_>) {
     let market = &*state.market;
-    handle::<auth::QueryAccountRequest>(path, data, |request| {
+    call.handle::<auth::QueryAccountRequest>(|request| {
         let address = convert::address("address", &request.address)?;
         let account = market
             .account(&address)
@@ -83,52 +80,46 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
         Ok(auth::QueryAccountResponse {
             account: Some(account),
         })
-    })
-    .or_else(|| {
-        handle::<bank::QueryBalanceRequest>(path, data, |request| {
-            let address = convert::address("address", &request.address)?;
-            let amount = market.balance(&address, &request.denom).amount.to_string();
-            let denom = request.denom;
-            Ok(bank::QueryBalanceResponse {
-                balance: Some(Coin { denom, amount }),
-            })
+    });
+    call.handle::<bank::QueryBalanceRequest>(|request| {
+        let address = convert::address("address", &request.address)?;
+        let amount = market.balance(&address, &request.denom).amount.to_string();
+        let denom = request.denom;
+        Ok(bank::QueryBalanceResponse {
+            balance: Some(Coin { denom, amount }),
         })
-    })
-    .or_else(|| {
-        handle::<bank::QueryAllBalancesRequest>(path, data, |request| {
-            let address = convert::address("address", &request.address)?;
-            let coins = market
-                .account(&address)
-                .map(|a| a.coins.clone())
-                .unwrap_or_default();
-            let balances = coins.into_iter().filter(|(_, amount)| *amount > 0);
-            let (balances, pagination) = page(
-                balances,
-                |(denom, _)| denom.to_string(),
-                |(denom, amount)| Coin {
-                    denom: denom.to_string(),
-                    amount: amount.to_string(),
-                },
-                request.pagination,
-            )?;
-            Ok(bank::QueryAllBalancesResponse { balances, pagination })
-        })
-    })
+    });
+    call.handle::<bank::QueryAllBalancesRequest>(|request| {
+        let address = convert::address("address", &request.address)?;
+        let coins = market
+            .account(&address)
+            .map(|a| a.coins.clone())
+            .unwrap_or_default();
+        let balances = coins.into_iter().filter(|(_, amount)| *amount > 0);
+        let (balances, pagination) = page(
+            balances,
+            |(denom, _)| denom.to_string(),
+            |(denom, amount)| Coin {
+                denom: denom.to_string(),
+                amount: amount.to_string(),
+            },
+            request.pagination,
+        )?;
+        Ok(bank::QueryAllBalancesResponse { balances, pagination })
+    });
 }
 
-fn transactions(node: &DevnetNode, transport: Transport, path: &str, data: &[u8]) -> Option<QueryResult> {
-    handle::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
-        .or_else(|| {
-            handle::<tx::BroadcastTxRequest>(path, data, |request| match transport {
-                Transport::Grpc => broadcast(node, request),
-                Transport::Abci => Err(QueryError::sdk(
-                    18,
-                    "invalid request",
-                    "can't route a broadcast tx message",
-                )),
-            })
-        })
-        .or_else(|| handle::<tx::GetTxRequest>(path, data, |request| get_tx(node, &request.hash)))
+fn transactions(node: &DevnetNode, transport: Transport, call: &mut QueryCall<'_>) {
+    call.handle::<tx::SimulateRequest>(|request| simulate(node, request));
+    call.handle::<tx::BroadcastTxRequest>(|request| match transport {
+        Transport::Grpc => broadcast(node, request),
+        Transport::Abci => Err(QueryError::sdk(
+            18,
+            "invalid request",
+            "can't route a broadcast tx message",
+        )),
+    });
+    call.handle::<tx::GetTxRequest>(|request| get_tx(node, &request.hash));
 }
 
 fn simulate(node: &DevnetNode, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, QueryError> {
@@ -276,65 +267,57 @@ fn wire_block(block: &DevnetBlock) -> types::Block {
     }
 }
 
-fn node_itself(node: &DevnetNode, path: &str, data: &[u8], height: Height) -> Option<QueryResult> {
-    handle::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
-        .or_else(|| {
-            handle::<comet::GetLatestBlockRequest>(path, data, |_| {
-                let inner = node.lock();
-                let newest = inner.newest();
-                let block_id = newest.map(|b| types::BlockId {
-                    hash: b.hash.to_vec(),
-                });
-                let block = newest.map(|b| wire_block(b));
-                Ok(comet::GetLatestBlockResponse { block_id, block })
-            })
+fn node_itself(node: &DevnetNode, height: Height, call: &mut QueryCall<'_>) {
+    call.handle::<comet::GetSyncingRequest>(|_| Ok(comet::GetSyncingResponse { syncing: false }));
+    call.handle::<comet::GetLatestBlockRequest>(|_| {
+        let inner = node.lock();
+        let newest = inner.newest();
+        let block_id = newest.map(|b| types::BlockId {
+            hash: b.hash.to_vec(),
+        });
+        let block = newest.map(|b| wire_block(b));
+        Ok(comet::GetLatestBlockResponse { block_id, block })
+    });
+    call.handle::<comet::GetBlockByHeightRequest>(|request| {
+        let inner = node.lock();
+        let requested = u64::try_from(request.height).unwrap_or(0);
+        if requested > inner.height() {
+            let text = "requested block height is bigger then the chain length";
+            return Err(QueryError::status(Code::InvalidArgument, text));
+        }
+        let lowest = inner.oldest().map_or(0, |b| b.height);
+        let gone = || {
+            let text = format!("height {requested} is not available, lowest height is {lowest}");
+            QueryError::status(Code::Unknown, text)
+        };
+        let block = inner.block(requested).ok_or_else(gone)?;
+        Ok(comet::GetBlockByHeightResponse {
+            block: Some(wire_block(block)),
         })
-        .or_else(|| {
-            handle::<comet::GetBlockByHeightRequest>(path, data, |request| {
-                let inner = node.lock();
-                let requested = u64::try_from(request.height).unwrap_or(0);
-                if requested > inner.height() {
-                    let text = "requested block height is bigger then the chain length";
-                    return Err(QueryError::status(Code::InvalidArgument, text));
-                }
-                let lowest = inner.oldest().map_or(0, |b| b.height);
-                let gone = || {
-                    let text = format!("height {requested} is not available, lowest height is {lowest}");
-                    QueryError::status(Code::Unknown, text)
-                };
-                let block = inner.block(requested).ok_or_else(gone)?;
-                Ok(comet::GetBlockByHeightResponse {
-                    block: Some(wire_block(block)),
-                })
-            })
+    });
+    call.handle::<comet::GetNodeInfoRequest>(|_| Ok(node_info(node.lock().rules())));
+    call.handle::<settings::ConfigRequest>(|_| {
+        let price = &node.lock().rules().gas_price.clone();
+        Ok(settings::ConfigResponse {
+            minimum_gas_price: format!("{}{}", price.amount, price.denom),
+            pruning_keep_recent: "0".to_owned(),
+            pruning_interval: "0".to_owned(),
+            halt_height: 0,
         })
-        .or_else(|| handle::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules()))))
-        .or_else(|| {
-            handle::<settings::ConfigRequest>(path, data, |_| {
-                let price = &node.lock().rules().gas_price.clone();
-                Ok(settings::ConfigResponse {
-                    minimum_gas_price: format!("{}{}", price.amount, price.denom),
-                    pruning_keep_recent: "0".to_owned(),
-                    pruning_interval: "0".to_owned(),
-                    halt_height: 0,
-                })
-            })
-        })
-        .or_else(|| {
-            handle::<settings::StatusRequest>(path, data, |_| {
-                let inner = node.lock();
-                let block = inner.block(height).or_else(|| inner.newest());
-                Ok(block.map_or_else(settings::StatusResponse::default, |block| {
-                    settings::StatusResponse {
-                        earliest_store_height: 0,
-                        height: block.height,
-                        timestamp: Some(timestamp(block.time)),
-                        app_hash: block.app_hash.to_vec(),
-                        validator_hash: block.hash.to_vec(),
-                    }
-                }))
-            })
-        })
+    });
+    call.handle::<settings::StatusRequest>(|_| {
+        let inner = node.lock();
+        let block = inner.block(height).or_else(|| inner.newest());
+        Ok(block.map_or_else(settings::StatusResponse::default, |block| {
+            settings::StatusResponse {
+                earliest_store_height: 0,
+                height: block.height,
+                timestamp: Some(timestamp(block.time)),
+                app_hash: block.app_hash.to_vec(),
+                validator_hash: block.hash.to_vec(),
+            }
+        }))
+    });
 }
 
 fn node_info(rules: &AnteParams) -> comet::GetNodeInfoResponse {

@@ -1,6 +1,6 @@
 //! Queries of the Akash modules: market, deployment, provider, audit, cert, escrow.
 
-use super::{At, ListPosition, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
+use super::{At, ListPosition, QueryCall, QueryError, matches_filter, page, wanted_states};
 use akash_provider_chain::convert::{self, responses};
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::{
@@ -33,50 +33,42 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Executes a query, or returns `None` if no module in this file has the path.
-pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
-    market(state, path, data)
-        .or_else(|| deployment(state, path, data))
-        .or_else(|| accounts_and_certificates(state, path, data))
-        .or_else(|| money(&state.market, path, data))
+/// Executes a query if a module in this file has the path.
+pub(super) fn execute(state: At<'_>, call: &mut QueryCall<'_>) {
+    market(state, call);
+    deployment(state, call);
+    accounts_and_certificates(state, call);
+    money(&state.market, call);
 }
 
-fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn market(state: At<'_>, call: &mut QueryCall<'_>) {
     let market = &*state.market;
-    handle::<mkt::QueryOrdersRequest>(path, data, |request| orders(market, request))
-        .or_else(|| handle::<mkt::QueryBidsRequest>(path, data, |request| bids(market, request)))
-        .or_else(|| handle::<mkt::QueryLeasesRequest>(path, data, |request| leases(market, request)))
-        .or_else(|| {
-            handle::<mkt::QueryOrderRequest>(path, data, |request| {
-                let order = market.order(&convert::order_id(request.id)?);
-                let order = order.ok_or_else(|| not_found("market", 15, "invalid order: order not found"))?;
-                let order = Some(responses::order(order));
-                Ok(mkt::QueryOrderResponse { order })
-            })
-        })
-        .or_else(|| {
-            handle::<mkt::QueryBidRequest>(path, data, |request| {
-                let bid = market.bid(&convert::bid_id(request.id)?);
-                let bid = bid.ok_or_else(|| not_found("market", 18, "invalid bid: bid not found"))?;
-                Ok(wire_bid(market, bid))
-            })
-        })
-        .or_else(|| {
-            handle::<mkt::QueryLeaseRequest>(path, data, |request| {
-                let lease = market.lease(&convert::lease_id(request.id)?);
-                let lease = lease.ok_or_else(|| not_found("market", 20, "invalid lease: lease not found"))?;
-                Ok(wire_lease(market, &lease))
-            })
-        })
-        .or_else(|| {
-            handle::<mkt::QueryParamsRequest>(path, data, |_| {
-                let mut params = responses::market_params(market.params());
-                // The deprecated single field has the amount in the staking token.
-                let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
-                params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
-                Ok(mkt::QueryParamsResponse { params: Some(params) })
-            })
-        })
+    call.handle::<mkt::QueryOrdersRequest>(|request| orders(market, request));
+    call.handle::<mkt::QueryBidsRequest>(|request| bids(market, request));
+    call.handle::<mkt::QueryLeasesRequest>(|request| leases(market, request));
+    call.handle::<mkt::QueryOrderRequest>(|request| {
+        let order = market.order(&convert::order_id(request.id)?);
+        let order = order.ok_or_else(|| not_found("market", 15, "invalid order: order not found"))?;
+        let order = Some(responses::order(order));
+        Ok(mkt::QueryOrderResponse { order })
+    });
+    call.handle::<mkt::QueryBidRequest>(|request| {
+        let bid = market.bid(&convert::bid_id(request.id)?);
+        let bid = bid.ok_or_else(|| not_found("market", 18, "invalid bid: bid not found"))?;
+        Ok(wire_bid(market, bid))
+    });
+    call.handle::<mkt::QueryLeaseRequest>(|request| {
+        let lease = market.lease(&convert::lease_id(request.id)?);
+        let lease = lease.ok_or_else(|| not_found("market", 20, "invalid lease: lease not found"))?;
+        Ok(wire_lease(market, &lease))
+    });
+    call.handle::<mkt::QueryParamsRequest>(|_| {
+        let mut params = responses::market_params(market.params());
+        // The deprecated single field has the amount in the staking token.
+        let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
+        params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
+        Ok(mkt::QueryParamsResponse { params: Some(params) })
+    });
 }
 
 fn not_found(module: &str, code: u32, text: &str) -> QueryError {
@@ -170,37 +162,33 @@ fn wire_deployment(market: &Market, record: &DeploymentRecord) -> dep::QueryDepl
     }
 }
 
-fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn deployment(state: At<'_>, call: &mut QueryCall<'_>) {
     let market = &*state.market;
-    handle::<dep::QueryDeploymentRequest>(path, data, |request| {
+    call.handle::<dep::QueryDeploymentRequest>(|request| {
         let record = market.deployment(&convert::deployment_id(request.id)?);
         let record = record.ok_or_else(|| not_found("deployment", 4, "Deployment not found"))?;
         Ok(wire_deployment(market, &record))
-    })
-    .or_else(|| handle::<dep::QueryDeploymentsRequest>(path, data, |request| deployments(market, request)))
-    .or_else(|| {
-        handle::<dep::QueryGroupRequest>(path, data, |request| {
-            let id = convert::group_id(request.id)?;
-            let group = market.group(&id);
-            let group = group.ok_or_else(|| not_found("deployment", 14, "Group not found"))?;
-            let created = market.deployment(&id.deployment).map(|d| d.deployment.created_at);
-            let mut group = responses::group(group);
-            group.created_at = i64::try_from(created.unwrap_or(0)).unwrap_or(i64::MAX);
-            Ok(dep::QueryGroupResponse { group: Some(group) })
+    });
+    call.handle::<dep::QueryDeploymentsRequest>(|request| deployments(market, request));
+    call.handle::<dep::QueryGroupRequest>(|request| {
+        let id = convert::group_id(request.id)?;
+        let group = market.group(&id);
+        let group = group.ok_or_else(|| not_found("deployment", 14, "Group not found"))?;
+        let created = market.deployment(&id.deployment).map(|d| d.deployment.created_at);
+        let mut group = responses::group(group);
+        group.created_at = i64::try_from(created.unwrap_or(0)).unwrap_or(i64::MAX);
+        Ok(dep::QueryGroupResponse { group: Some(group) })
+    });
+    call.handle::<dep::QueryParamsRequest>(|_| {
+        let coin = |denom: &str| akash_provider_chain::proto::cosmos::base::v1beta1::Coin {
+            denom: denom.to_owned(),
+            amount: MIN_DEPLOYMENT_DEPOSIT.to_string(),
+        };
+        let min_deposits = vec![coin("uakt"), coin("uact")];
+        Ok(dep::QueryParamsResponse {
+            params: Some(dep::Params { min_deposits }),
         })
-    })
-    .or_else(|| {
-        handle::<dep::QueryParamsRequest>(path, data, |_| {
-            let coin = |denom: &str| akash_provider_chain::proto::cosmos::base::v1beta1::Coin {
-                denom: denom.to_owned(),
-                amount: MIN_DEPLOYMENT_DEPOSIT.to_string(),
-            };
-            let min_deposits = vec![coin("uakt"), coin("uact")];
-            Ok(dep::QueryParamsResponse {
-                params: Some(dep::Params { min_deposits }),
-            })
-        })
-    })
+    });
 }
 
 fn deployments(
@@ -240,49 +228,45 @@ fn wire_audit(owner: &Address, auditor: &str, attributes: &[Attribute]) -> audit
     }
 }
 
-fn accounts_and_certificates(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn accounts_and_certificates(state: At<'_>, call: &mut QueryCall<'_>) {
     let market = &*state.market;
     let unknown = |module, code| not_found(module, code, "invalid provider: address not found");
-    handle::<prov::QueryProviderRequest>(path, data, |request| {
+    call.handle::<prov::QueryProviderRequest>(|request| {
         let owner = convert::address("owner", &request.owner)?;
         let provider = market.provider(&owner).ok_or_else(|| unknown("provider", 3))?;
         let provider = Some(responses::provider(provider));
         Ok(prov::QueryProviderResponse { provider })
-    })
-    .or_else(|| {
-        handle::<prov::QueryProvidersRequest>(path, data, |request| {
-            // Sorted by the bytes of the address, which differs from the order of the texts.
-            let mut all: Vec<&ProviderRecord> = market.providers().collect();
-            all.sort_by_cached_key(|p| p.owner.to_bytes());
-            let wire = |p: &&ProviderRecord| responses::provider(p);
-            let (providers, pagination) = page(
-                all.into_iter(),
-                |p| HEXLOWER.encode(&p.owner.to_bytes()),
-                wire,
-                request.pagination,
-            )?;
-            Ok(prov::QueryProvidersResponse {
-                providers,
-                pagination,
-            })
+    });
+    call.handle::<prov::QueryProvidersRequest>(|request| {
+        // Sorted by the bytes of the address, which differs from the order of the texts.
+        let mut all: Vec<&ProviderRecord> = market.providers().collect();
+        all.sort_by_cached_key(|p| p.owner.to_bytes());
+        let wire = |p: &&ProviderRecord| responses::provider(p);
+        let (providers, pagination) = page(
+            all.into_iter(),
+            |p| HEXLOWER.encode(&p.owner.to_bytes()),
+            wire,
+            request.pagination,
+        )?;
+        Ok(prov::QueryProvidersResponse {
+            providers,
+            pagination,
         })
-    })
-    .or_else(|| {
-        handle::<audit::QueryProviderAuditorRequest>(path, data, |request| {
-            let owner = convert::address("owner", &request.owner)?;
-            let signed = market.auditor_attributes(&request.auditor, &owner);
-            let signed = signed.ok_or_else(|| unknown("audit", 1))?;
-            Ok(audit::QueryProvidersResponse {
-                providers: vec![wire_audit(&owner, &signed.auditor, &signed.attributes)],
-                pagination: None,
-            })
+    });
+    call.handle::<audit::QueryProviderAuditorRequest>(|request| {
+        let owner = convert::address("owner", &request.owner)?;
+        let signed = market.auditor_attributes(&request.auditor, &owner);
+        let signed = signed.ok_or_else(|| unknown("audit", 1))?;
+        Ok(audit::QueryProvidersResponse {
+            providers: vec![wire_audit(&owner, &signed.auditor, &signed.attributes)],
+            pagination: None,
         })
-    })
-    .or_else(|| audits(market, path, data))
-    .or_else(|| handle::<cert::QueryCertificatesRequest>(path, data, |request| certificates(market, request)))
+    });
+    audits(market, call);
+    call.handle::<cert::QueryCertificatesRequest>(|request| certificates(market, request));
 }
 
-fn audits(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn audits(market: &Market, call: &mut QueryCall<'_>) {
     let list = |wanted: &dyn Fn(&Address, &str) -> bool| {
         let all = market
             .all_audits()
@@ -299,25 +283,21 @@ fn audits(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
             pagination: None,
         })
     };
-    handle::<audit::QueryProviderAttributesRequest>(path, data, |request| {
+    call.handle::<audit::QueryProviderAttributesRequest>(|request| {
         found(list(&|owner, _| owner.as_str() == request.owner))
-    })
-    .or_else(|| {
-        handle::<audit::QueryAuditorAttributesRequest>(path, data, |request| {
-            found(list(&|_, auditor| auditor == request.auditor))
+    });
+    call.handle::<audit::QueryAuditorAttributesRequest>(|request| {
+        found(list(&|_, auditor| auditor == request.auditor))
+    });
+    call.handle::<audit::QueryAllProvidersAttributesRequest>(|request| {
+        let key = |a: &audit::AuditedProvider| format!("{}/{}", a.owner, a.auditor);
+        let all = list(&|_, _| true).into_iter();
+        let (providers, pagination) = page(all, key, Clone::clone, request.pagination)?;
+        Ok(audit::QueryProvidersResponse {
+            providers,
+            pagination,
         })
-    })
-    .or_else(|| {
-        handle::<audit::QueryAllProvidersAttributesRequest>(path, data, |request| {
-            let key = |a: &audit::AuditedProvider| format!("{}/{}", a.owner, a.auditor);
-            let all = list(&|_, _| true).into_iter();
-            let (providers, pagination) = page(all, key, Clone::clone, request.pagination)?;
-            Ok(audit::QueryProvidersResponse {
-                providers,
-                pagination,
-            })
-        })
-    })
+    });
 }
 
 fn certificates(
@@ -357,10 +337,10 @@ fn certificates(
 }
 
 /// Executes queries about the escrow accounts and payments of deployments, not of bids.
-fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
+fn money(market: &Market, call: &mut QueryCall<'_>) {
     use escrow::types::v1::State;
     let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());
-    handle::<escrow::v1::QueryAccountsRequest>(path, data, |request| {
+    call.handle::<escrow::v1::QueryAccountsRequest>(|request| {
         let accounts = market.deployments().filter_map(|d| {
             let account = wire_deployment(market, &d).escrow_account?;
             Some((d.deployment.id, account))
@@ -376,29 +356,27 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
             request.pagination,
         )?;
         Ok(escrow::v1::QueryAccountsResponse { accounts, pagination })
-    })
-    .or_else(|| {
-        handle::<escrow::v1::QueryPaymentsRequest>(path, data, |request| {
-            let payments = market.leases().filter_map(|l| {
-                let payment = wire_lease(market, &l).escrow_payment?;
-                Some((l.lease.id, payment))
-            });
-            let wanted = payments.filter(|(_, p)| {
-                let state = p.state.as_ref().map_or("", |s| named(s.state));
-                let id = p.id.as_ref();
-                let aid = id.and_then(|id| id.aid.as_ref());
-                matches_filter(&request.state.as_str(), &state)
-                    && matches_key(&request.xid, aid, id.map(|id| id.xid.as_str()))
-            });
-            let (payments, pagination) = page(
-                wanted,
-                |(id, _)| ListPosition(0, id.clone()),
-                |(_, payment)| payment.clone(),
-                request.pagination,
-            )?;
-            Ok(escrow::v1::QueryPaymentsResponse { payments, pagination })
-        })
-    })
+    });
+    call.handle::<escrow::v1::QueryPaymentsRequest>(|request| {
+        let payments = market.leases().filter_map(|l| {
+            let payment = wire_lease(market, &l).escrow_payment?;
+            Some((l.lease.id, payment))
+        });
+        let wanted = payments.filter(|(_, p)| {
+            let state = p.state.as_ref().map_or("", |s| named(s.state));
+            let id = p.id.as_ref();
+            let aid = id.and_then(|id| id.aid.as_ref());
+            matches_filter(&request.state.as_str(), &state)
+                && matches_key(&request.xid, aid, id.map(|id| id.xid.as_str()))
+        });
+        let (payments, pagination) = page(
+            wanted,
+            |(id, _)| ListPosition(0, id.clone()),
+            |(_, payment)| payment.clone(),
+            request.pagination,
+        )?;
+        Ok(escrow::v1::QueryPaymentsResponse { payments, pagination })
+    });
 }
 
 /// Returns true if `xid` is empty, or consists of the first parts of the key
