@@ -235,8 +235,7 @@ impl SimulatedTenant {
             .chain
             .market(|market| market.fund(&self.id.owner, &coin));
         let create = TenantMsg::create_deployment(self.id.clone(), &self.sdl, coin);
-        let created = self.world.chain.tenant(create);
-        created.map_err(|e| anyhow!("the dev chain rejected the creation of the deployment: {e}"))?;
+        self.act(create, "creation of the deployment")?;
         self.printer
             .tenant(&self.id, "ordered", &count(self.sdl.groups.len(), "group"));
         Ok(())
@@ -288,11 +287,8 @@ impl SimulatedTenant {
     fn take(&self, bids: Vec<Bid>) -> anyhow::Result<Vec<LeaseId>> {
         let mut leases = Vec::new();
         for bid in bids {
-            let taken = self
-                .world
-                .chain
-                .tenant(TenantMsg::CreateLease { bid: bid.id.clone() });
-            taken.map_err(|e| anyhow!("the dev chain rejected the acceptance of the bid: {e}"))?;
+            let accept = TenantMsg::CreateLease { bid: bid.id.clone() };
+            self.act(accept, "acceptance of the bid")?;
             leases.push(bid.id);
         }
         Ok(leases)
@@ -368,8 +364,8 @@ impl SimulatedTenant {
         // A restored market may have the update already.
         if there != Some(hash) {
             let id = self.id.clone();
-            let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });
-            updated.map_err(|e| anyhow!("the dev chain rejected the update of the deployment: {e}"))?;
+            let update = TenantMsg::UpdateDeployment { id, hash };
+            self.act(update, "update of the deployment")?;
             self.world.settled().await;
             let what = "one more environment variable in every service";
             self.printer.tenant(&self.id, "updated", what);
@@ -381,11 +377,8 @@ impl SimulatedTenant {
 
     async fn close(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
         self.printer.closing(&self.id);
-        let closed = self
-            .world
-            .chain
-            .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
-        closed.map_err(|e| anyhow!("the dev chain rejected the close of the deployment: {e}"))?;
+        let close = TenantMsg::CloseDeployment { id: self.id.clone() };
+        self.act(close, "close of the deployment")?;
         self.released(leases).await
     }
 
@@ -398,6 +391,13 @@ impl SimulatedTenant {
             gone && self.nothing_runs(leases).await
         })
         .await
+    }
+
+    /// Sends a message of the tenant. `what` names the message in the error.
+    fn act(&self, msg: TenantMsg, what: &str) -> anyhow::Result<()> {
+        let done = self.world.chain.tenant(msg);
+        done.map(drop)
+            .map_err(|error| anyhow!("the dev chain rejected the {what}: {error}"))
     }
 
     async fn until<F: Future<Output = bool>>(
