@@ -9,6 +9,7 @@ use clap::{Args as Arguments, ValueEnum};
 use crate::forms::SmallForm;
 use crate::fuzz;
 use crate::mutants;
+use crate::process::Process;
 use crate::sim;
 use crate::tiers;
 use crate::workspace::Workspace;
@@ -130,22 +131,21 @@ impl Name {
     }
 }
 
-fn bursts(workspace: &Workspace) -> Result<()> {
+/// Returns the integration tests of the program whose names contain `filter`.
+fn daemon_tests(workspace: &Workspace, filter: &str) -> Process {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
-        .args(["--test", "integration", "--", "run::bursts::", "--nocapture"])
-        .env("BURSTS", "20")
-        .follow()
-        .map(drop)
+        .args(["--test", "integration", "--", filter, "--nocapture"])
+}
+
+fn bursts(workspace: &Workspace) -> Result<()> {
+    let tests = daemon_tests(workspace, "run::bursts::");
+    tests.env("BURSTS", "20").follow().map(drop)
 }
 
 fn lies(workspace: &Workspace) -> Result<()> {
-    workspace
-        .cargo(&["test", "--locked", "-p", "provider-daemon"])
-        .args(["--test", "integration", "--", "run::lies::", "--nocapture"])
-        .env("LIES_SECONDS", "60")
-        .follow()
-        .map(drop)
+    let tests = daemon_tests(workspace, "run::lies::");
+    tests.env("LIES_SECONDS", "60").follow().map(drop)
 }
 
 /// Runs the test in `run::soak` with large parameters and the release build.
@@ -156,10 +156,8 @@ fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
     workspace
         .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
         .run()?;
-    workspace
-        .cargo(&["test", "--locked", "-p", "provider-daemon"])
-        .args(["--test", "integration", "--", "run::soak::"])
-        .args(["--nocapture", "--test-threads=1"])
+    daemon_tests(workspace, "run::soak::")
+        .args(["--test-threads=1"])
         .env("SOAK_SECONDS", length.as_secs().to_string())
         .env("MEASURED_PROGRAM", workspace.released("provider-daemon"))
         .limit(length + BESIDE)
@@ -173,10 +171,8 @@ fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
         ("CHAIN_KILLS", "200"),
         ("CHAIN_CUT_SECONDS", "60"),
     ];
-    let tests = workspace
-        .cargo(&["test", "--locked", "-p", "provider-daemon"])
-        .args(["--test", "integration", "--no-fail-fast", "--", "chain_faults::"])
-        .args(["--nocapture", "--test-threads=1"])
+    let tests = daemon_tests(workspace, "chain_faults::")
+        .args(["--test-threads=1"])
         .env("CHAIN_SEED", seed.to_string());
     let tests = LONG
         .iter()

@@ -4,7 +4,7 @@
 //! of Markdown, comments and string literals. `xtask/prose-limit.txt` holds the highest score that `verify` accepts;
 //! `cargo xtask fix` lowers it.
 
-mod scan;
+pub(crate) mod scan;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use anyhow::Result;
 use std::path::Path;
 
 use crate::error::from_findings;
+use crate::prose::scan::unfenced;
 use crate::workspace::{Workspace, read};
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
@@ -67,29 +68,17 @@ fn inside(target: &str) -> Option<String> {
     (!elsewhere).then(|| target.to_owned())
 }
 
-/// Returns the lines outside of code fences, without inline code.
+/// Returns the lines outside of code blocks, without inline code.
 fn prose(text: &str) -> Vec<String> {
-    let mut fenced = false;
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
-            lines.push(line.split('`').step_by(2).collect());
-        }
-    }
-    lines
+    let without_code = |(_, line): (usize, &str)| line.split('`').step_by(2).collect();
+    unfenced(text).map(without_code).collect()
 }
 
 /// Returns the anchors of a page's headings.
 fn headings(text: &str) -> Vec<String> {
-    let mut fenced = false;
     let mut found = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if let Some(title) = line.strip_prefix('#').filter(|_| !fenced) {
+    for (_, line) in unfenced(text) {
+        if let Some(title) = line.strip_prefix('#') {
             let title = title.trim_start_matches('#').trim().to_lowercase();
             let letters = title
                 .chars()

@@ -95,16 +95,21 @@ fn split(prose: &str) -> Vec<String> {
 }
 
 fn markdown(text: &str) -> Vec<ProseLine> {
-    let mut is_fenced = false;
     let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            is_fenced = !is_fenced;
-        } else if !is_fenced {
-            push(&mut lines, index + 1, line);
-        }
+    for (index, line) in unfenced(text) {
+        push(&mut lines, index + 1, line);
     }
     lines
+}
+
+/// Returns the lines outside of code blocks, with their index.
+pub(crate) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_fenced = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fence && !is_fenced
+    })
 }
 
 /// Returns the comments of Rust source, and the string literals that contain a space.
