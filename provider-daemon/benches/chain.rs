@@ -13,8 +13,8 @@ use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height,
-    Memory, Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
+    Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupSpec, Height, Memory,
+    Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use anyhow::{Context, ensure};
@@ -90,10 +90,7 @@ fn key() -> anyhow::Result<PrivateKey> {
 
 fn chain(us: &Address, tenant: &Address) -> anyhow::Result<MemoryChain> {
     let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
-    let coin = |denom: &str| Coin {
-        denom: denom.into(),
-        amount: u128::from(u64::MAX),
-    };
+    let coin = |denom: &str| Coin::new(denom, u128::from(u64::MAX));
     chain.market(|market| {
         market.fund(tenant, &coin("uact"));
         market.fund(us, &coin("uact"));
@@ -114,10 +111,7 @@ fn price(units: i64) -> DecCoin {
 }
 
 fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
-    let id = DeploymentId {
-        owner: tenant.clone(),
-        dseq,
-    };
+    let id = DeploymentId::new(tenant.clone(), dseq);
     let resources = Resources {
         id: 1,
         cpu: Cpu {
@@ -148,17 +142,11 @@ fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
         id: id.clone(),
         groups: vec![group],
         hash: [1; 32],
-        deposit: Coin {
-            denom: "uact".into(),
-            amount: 5_000_000,
-        },
+        deposit: Coin::new("uact", 5_000_000),
         reclamation_min_window: None,
     };
-    let group = GroupId {
-        deployment: id,
-        gseq: 1,
-    };
-    (msg, OrderId { group, oseq: 1 })
+    let group = id.group(1);
+    (msg, group.order(1))
 }
 
 fn client(node: String, stop: &CancellationToken) -> anyhow::Result<AkashClient> {
@@ -170,20 +158,14 @@ fn client(node: String, stop: &CancellationToken) -> anyhow::Result<AkashClient>
 }
 
 fn bid_id(us: &Address, order: &OrderId) -> BidId {
-    BidId {
-        order: order.clone(),
-        provider: us.clone(),
-    }
+    order.clone().bid(us.clone())
 }
 
 fn bid(us: &Address, order: &OrderId) -> Msg {
     Msg::CreateBid {
         id: bid_id(us, order),
         price: price(40),
-        deposit: Coin {
-            denom: "uact".into(),
-            amount: 500_000,
-        },
+        deposit: Coin::new("uact", 500_000),
         resources_offer: Vec::new(),
         reclamation_window: None,
     }

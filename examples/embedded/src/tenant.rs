@@ -7,9 +7,7 @@ use akash_provider_core::manifest::Manifest;
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::pricing::{Scale, ScaleConfig};
 use akash_provider_core::sdl::{self, Sdl};
-use akash_provider_core::types::{
-    BidId, BlockTime, Coin, DeploymentId, GroupId, LeaseId, Msg, OrderId, ProviderRecord,
-};
+use akash_provider_core::types::{BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, ProviderRecord};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,10 +55,7 @@ deployment:
 /// This function never fails with the constants of this file.
 pub fn market() -> Result<Market, Failed> {
     let mut market = Market::new(MarketConfig::new(CHAIN_ID, BlockTime(1_700_000_000_000)));
-    let coin = Coin {
-        denom: DENOM.into(),
-        amount: 100_000_000,
-    };
+    let coin = Coin::new(DENOM, 100_000_000);
     for account in [PROVIDER, TENANT] {
         market.fund(&account.parse()?, &coin);
     }
@@ -116,10 +111,7 @@ impl Tenant {
     /// The SDL is invalid. The error names the line and the field.
     pub fn new(sdl: &str) -> Result<Self, Failed> {
         Ok(Self {
-            id: DeploymentId {
-                owner: TENANT.parse()?,
-                dseq: 1,
-            },
+            id: DeploymentId::new(TENANT.parse()?, 1),
             sdl: sdl::parse(sdl)?,
         })
     }
@@ -136,11 +128,8 @@ impl Tenant {
     /// This function never fails with the constants of this file.
     pub fn lease(&self) -> Result<LeaseId, Failed> {
         let deployment = self.id.clone();
-        let group = GroupId { deployment, gseq: 1 };
-        Ok(LeaseId {
-            order: OrderId { group, oseq: 1 },
-            provider: PROVIDER.parse()?,
-        })
+        let group = deployment.group(1);
+        Ok(group.order(1).bid(PROVIDER.parse()?))
     }
 
     /// Returns the manifest that the tenant submits to the provider.
@@ -162,10 +151,7 @@ impl Tenant {
             id: self.id.clone(),
             groups: self.sdl.groups.clone(),
             hash: self.sdl.hash,
-            deposit: Coin {
-                denom: DENOM.into(),
-                amount: 5_000_000,
-            },
+            deposit: Coin::new(DENOM, 5_000_000),
             reclamation_min_window: self.sdl.reclamation_min_window,
         }
     }

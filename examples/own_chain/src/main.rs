@@ -81,10 +81,7 @@ async fn play(path: &Path) -> Result<(), Failed> {
 }
 
 fn genesis() -> Result<Genesis, Failed> {
-    let coin = Coin {
-        denom: DENOM.into(),
-        amount: 100_000_000,
-    };
+    let coin = Coin::new(DENOM, 100_000_000);
     Ok(Genesis {
         chain_id: CHAIN_ID.to_owned(),
         time: BlockTime(1_700_000_000_000),

@@ -8,9 +8,7 @@ use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInvent
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::sdl;
-use akash_provider_core::types::{
-    Address, BidId, BlockTime, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
-};
+use akash_provider_core::types::{Address, BlockTime, DeploymentId, Msg, ProviderRecord};
 use akash_provider_core::{RestartState, engine::Status};
 use akash_provider_devnet::wallet::allowance;
 use akash_provider_devnet::{Devnet, DevnetConfig};
@@ -127,10 +125,7 @@ async fn order_becomes_a_lease_that_outlives_the_daemon() {
     let daemon = Daemon::start(&settings, &cluster).await;
 
     let tenant = sdl::parse(example_embedded::SDL).unwrap();
-    let id = DeploymentId {
-        owner: example_embedded::TENANT.parse().unwrap(),
-        dseq: 1,
-    };
+    let id = DeploymentId::new(example_embedded::TENANT.parse().unwrap(), 1);
     let create = TenantMsg::CreateDeployment {
         id: id.clone(),
         groups: tenant.groups.clone(),
@@ -139,14 +134,8 @@ async fn order_becomes_a_lease_that_outlives_the_daemon() {
         reclamation_min_window: None,
     };
     chain.tenant(create).unwrap();
-    let group = GroupId {
-        deployment: id.clone(),
-        gseq: 1,
-    };
-    let bid = BidId {
-        order: OrderId { group, oseq: 1 },
-        provider: provider(),
-    };
+    let group = id.clone().group(1);
+    let bid = group.order(1).bid(provider());
     daemon
         .until("it bids", |_| chain.market(|market| market.bid(&bid).is_some()))
         .await;

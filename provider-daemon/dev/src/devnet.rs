@@ -198,10 +198,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
 
 impl DevnetTenant<'_> {
     fn id(&self, dseq: u64) -> DeploymentId {
-        DeploymentId {
-            owner: self.wallet.address().clone(),
-            dseq,
-        }
+        DeploymentId::new(self.wallet.address().clone(), dseq)
     }
 
     async fn send(

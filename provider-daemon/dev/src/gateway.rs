@@ -214,8 +214,7 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
         for denom in ["uakt", "uact"] {
             // A restored market contains the balance of the previous run.
             let amount = MONEY.saturating_sub(market.balance(&tenant, denom).amount);
-            let denom = denom.into();
-            market.fund(&tenant, &Coin { denom, amount });
+            market.fund(&tenant, &Coin::new(denom, amount));
         }
     });
     Ok(())

@@ -90,10 +90,7 @@ impl SimulatedTenant {
         dseq: u64,
         (name, sdl): (String, Sdl),
     ) -> anyhow::Result<Self> {
-        let id = DeploymentId {
-            owner: trial::tenant(account)?,
-            dseq,
-        };
+        let id = DeploymentId::new(trial::tenant(account)?, dseq);
         let (world, printer) = (Arc::clone(world), Arc::clone(printer));
         Ok(Self {
             world,
@@ -227,10 +224,7 @@ impl SimulatedTenant {
             .first()
             .and_then(|g| g.resources.first())
             .map(|u| u.price.denom.clone());
-        let coin = Coin {
-            denom: denom.unwrap_or_else(|| "uact".into()),
-            amount: DEPOSIT,
-        };
+        let coin = Coin::new(denom.unwrap_or_else(|| "uact".into()), DEPOSIT);
         self.world
             .chain
             .market(|market| market.fund(&self.id.owner, &coin));

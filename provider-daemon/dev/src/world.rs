@@ -293,13 +293,7 @@ fn market(
     };
     chain.market(|market| {
         for denom in ["uact", "uakt"] {
-            market.fund(
-                &config.provider,
-                &Coin {
-                    denom: denom.into(),
-                    amount: 1_000_000_000_000,
-                },
-            );
+            market.fund(&config.provider, &Coin::new(denom, 1_000_000_000_000));
         }
         market
             .execute(&Msg::CreateProvider(record))

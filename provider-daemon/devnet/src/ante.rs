@@ -198,10 +198,7 @@ impl AnteContext<'_> {
             .map_or(i128::MAX, |d| d.scaled());
         // Rounded up, because a fraction of the smallest unit cannot be paid.
         let required = u128::try_from(scaled / DEC_ONE + i128::from(scaled % DEC_ONE != 0));
-        let required = Coin {
-            denom: price.denom.clone(),
-            amount: required.unwrap_or(0),
-        };
+        let required = Coin::new(price.denom.clone(), required.unwrap_or(0));
         let paid = fee.iter().find(|c| c.denom == required.denom);
         if required.amount == 0 || paid.is_some_and(|c| c.amount >= required.amount) {
             return Ok(());

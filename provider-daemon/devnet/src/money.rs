@@ -102,7 +102,7 @@ impl MoneyBefore {
             let amount = withdrawn(market, id).saturating_sub(*before);
             let denom = market.lease(id).map(|l| l.lease.price.denom);
             if let Some(denom) = denom.filter(|_| amount > 0) {
-                let coin = Coin { denom, amount };
+                let coin = Coin::new(denom, amount);
                 events.extend(transfer(ESCROW, id.provider.as_str(), &coin));
             }
         }
@@ -128,7 +128,7 @@ impl MoneyBefore {
             let amount = u128::try_from((deposit.amount.scaled() - part) / DEC_ONE).unwrap_or(0);
             if amount > 0 {
                 let denom = deposit.denom.clone();
-                events.extend(transfer(ESCROW, id.owner.as_str(), &Coin { denom, amount }));
+                events.extend(transfer(ESCROW, id.owner.as_str(), &Coin::new(denom, amount)));
             }
         }
         events

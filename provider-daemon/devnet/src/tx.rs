@@ -121,10 +121,7 @@ impl DecodedTx {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();
             let amount = amount.filter(|_| !coin.denom.is_empty());
-            amount.map(|amount| Coin {
-                denom: coin.denom.as_str().into(),
-                amount,
-            })
+            amount.map(|amount| Coin::new(coin.denom.as_str(), amount))
         });
         let coins: Option<Vec<Coin>> = coins.collect();
         coins.ok_or_else(|| TxRefusal::sdk(13, "invalid fee provided: insufficient fee"))

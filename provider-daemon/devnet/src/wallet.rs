@@ -196,8 +196,5 @@ fn landed(included: IncludedTx) -> Result<Height, WalletError> {
 #[must_use]
 pub fn allowance() -> [Coin; 2] {
     const AMOUNT: u128 = 1_000_000_000_000;
-    ["uakt", "uact"].map(|denom| Coin {
-        denom: denom.into(),
-        amount: AMOUNT,
-    })
+    ["uakt", "uact"].map(|denom| Coin::new(denom, AMOUNT))
 }

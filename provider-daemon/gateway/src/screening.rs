@@ -26,8 +26,8 @@ use akash_provider_core::inventory::{Explanation, IgnoredResource};
 use akash_provider_core::manifest::covering;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState,
-    ProviderRecord, ResourceUnit,
+    AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupSpec, Order, OrderState, ProviderRecord,
+    ResourceUnit,
 };
 use reasons::{ignored, shorten, summarize};
 use std::collections::BTreeSet;
@@ -273,15 +273,9 @@ fn with_nodes(decline: &Decline, explanation: &Explanation) -> ScreeningResult {
 
 /// Returns an order for the group. The other fields of the order do not affect the decision.
 fn order(group: GroupSpec, screening: &Screening) -> Order {
-    let deployment = DeploymentId {
-        owner: screening.config.provider.clone(),
-        dseq: 1,
-    };
+    let deployment = DeploymentId::new(screening.config.provider.clone(), 1);
     Order {
-        id: OrderId {
-            group: GroupId { deployment, gseq: 1 },
-            oseq: 1,
-        },
+        id: deployment.group(1).order(1),
         state: OrderState::Open,
         spec: Arc::new(group),
         created_at: 1,

@@ -24,8 +24,8 @@ use akash_provider_core::inventory::Explanation;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, MarketParams,
-    Order, OrderId, OrderState,
+    Attribute, AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupSpec, MarketParams, Order,
+    OrderState,
 };
 use akash_provider_service::printer::explanation_text;
 use akash_provider_service::trial;
@@ -169,18 +169,9 @@ fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
 }
 
 fn orders(sdl: &Sdl) -> anyhow::Result<Vec<Order>> {
-    let deployment = DeploymentId {
-        owner: trial::tenant(0)?,
-        dseq: 1,
-    };
+    let deployment = DeploymentId::new(trial::tenant(0)?, 1);
     let order = |(gseq, group): (u32, &GroupSpec)| Order {
-        id: OrderId {
-            group: GroupId {
-                deployment: deployment.clone(),
-                gseq,
-            },
-            oseq: 1,
-        },
+        id: deployment.clone().group(gseq).order(1),
         state: OrderState::Open,
         spec: Arc::new(group.clone()),
         created_at: 1,

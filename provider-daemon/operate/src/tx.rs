@@ -91,10 +91,7 @@ impl TxAccount {
                 "remove --owner, or select that key with --from"
             ));
         }
-        Ok(DeploymentId {
-            owner: self.address.clone(),
-            dseq,
-        })
+        Ok(DeploymentId::new(self.address.clone(), dseq))
     }
 }
 

@@ -9,7 +9,7 @@ use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::endpoints;
 use akash_provider_cli::secrets;
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, LeaseRecord, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId, LeaseRecord};
 use anyhow::{Context, bail};
 use data_encoding::HEXLOWER;
 use std::path::Path;
@@ -85,10 +85,7 @@ impl TenantClient {
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
     pub(super) async fn leases(&self, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
-        let deployment = DeploymentId {
-            owner: self.owner.clone(),
-            dseq: which.dseq,
-        };
+        let deployment = DeploymentId::new(self.owner.clone(), which.dseq);
         let chain = match (&self.provider_url, &which.provider, &self.chain) {
             // A complete ID needs no query, which makes `--offline` possible.
             (Some(_), Some(provider), _) => return Ok(vec![lease_id(deployment, which, provider)]),
@@ -143,7 +140,7 @@ impl TenantClient {
             return Ok(None);
         };
         let owner = self.owner.clone();
-        let found = chain.deployment(&DeploymentId { owner, dseq }).await?;
+        let found = chain.deployment(&DeploymentId::new(owner, dseq)).await?;
         Ok(found.map(|record| HEXLOWER.encode(&record.deployment.hash)))
     }
 
@@ -189,17 +186,8 @@ pub(super) async fn address(
 }
 
 fn lease_id(deployment: DeploymentId, which: &LeaseArgs, provider: &Address) -> LeaseId {
-    let group = GroupId {
-        deployment,
-        gseq: which.gseq.unwrap_or(1),
-    };
-    LeaseId {
-        order: OrderId {
-            group,
-            oseq: which.oseq.unwrap_or(1),
-        },
-        provider: provider.clone(),
-    }
+    let group = deployment.group(which.gseq.unwrap_or(1));
+    group.order(which.oseq.unwrap_or(1)).bid(provider.clone())
 }
 
 pub(super) fn offline_without_url() -> WithHelp {

@@ -2,25 +2,13 @@
 
 use crate::args::ClusterNsArgs;
 use akash_provider_cli::output::say;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::DeploymentId;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &ClusterNsArgs) -> ExitCode {
-    let deployment = DeploymentId {
-        owner: args.owner.clone(),
-        dseq: args.dseq,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: args.gseq,
-    };
-    let lease = LeaseId {
-        order: OrderId {
-            group,
-            oseq: args.oseq,
-        },
-        provider: args.provider.clone(),
-    };
+    let deployment = DeploymentId::new(args.owner.clone(), args.dseq);
+    let group = deployment.group(args.gseq);
+    let lease = group.order(args.oseq).bid(args.provider.clone());
     say(&format!("{}\n", lease.namespace()));
     ExitCode::SUCCESS
 }

@@ -79,18 +79,12 @@ fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
     let ids: Vec<DeploymentId> = (1..=leases)
         .map(|dseq| {
             let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
-            let id = DeploymentId {
-                owner: tenant.key.address().clone(),
-                dseq,
-            };
+            let id = DeploymentId::new(tenant.key.address().clone(), dseq);
             let created = tenant.chain.tenant(TenantMsg::CreateDeployment {
                 id: id.clone(),
                 groups: sdl.groups,
                 hash: sdl.hash,
-                deposit: Coin {
-                    denom: "uact".into(),
-                    amount: 5_000_000,
-                },
+                deposit: Coin::new("uact", 5_000_000),
                 reclamation_min_window: None,
             });
             created.unwrap();

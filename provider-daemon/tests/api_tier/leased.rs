@@ -257,10 +257,7 @@ pub(crate) fn tenant(stage: &Stage) -> Address {
     std::fs::write(stage.path("tenant"), WORDS).unwrap();
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     stage.chain.market(|market| {
-        let coin = Coin {
-            denom: "uact".into(),
-            amount: 1_000_000_000,
-        };
+        let coin = Coin::new("uact", 1_000_000_000);
         market.fund(key.address(), &coin);
         market.set_pubkey(key.address(), key.public().as_bytes().to_vec());
     });

@@ -3,7 +3,7 @@
 
 use crate::{CreatedObjects, PATIENCE, make};
 use akash_provider_core::inventory::{InventorySource, Metrics, NodeMetrics, Pair};
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::settings::KubeSettings;
 use futures::StreamExt;
@@ -117,14 +117,8 @@ fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) 
 
 fn lease(provider: &Address) -> LeaseId {
     let owner = Address::from_bytes(&[9; 20]).unwrap();
-    let deployment = DeploymentId { owner, dseq: 77 };
-    LeaseId {
-        order: OrderId {
-            group: GroupId { deployment, gseq: 1 },
-            oseq: 1,
-        },
-        provider: provider.clone(),
-    }
+    let deployment = DeploymentId::new(owner, 77);
+    deployment.group(1).order(1).bid(provider.clone())
 }
 
 fn pod(namespace: &str, name: &str, labels: Value) -> Value {

@@ -84,10 +84,7 @@ impl Stage {
         let owner: Address = ADDRESS.parse().unwrap();
         chain.market(|market| {
             for denom in ["uact", "uakt"] {
-                let coin = Coin {
-                    denom: denom.into(),
-                    amount: 1_000_000_000_000,
-                };
+                let coin = Coin::new(denom, 1_000_000_000_000);
                 market.fund(&owner, &coin);
                 market.fund(&TENANT.parse().unwrap(), &coin);
             }
@@ -296,14 +293,8 @@ impl Stage {
 
     pub(crate) fn order_from(&self, tenant: &Address, dseq: u64, text: &str) -> DeploymentId {
         let sdl = sdl::parse(text).unwrap();
-        let id = DeploymentId {
-            owner: tenant.clone(),
-            dseq,
-        };
-        let deposit = Coin {
-            denom: "uact".into(),
-            amount: 5_000_000,
-        };
+        let id = DeploymentId::new(tenant.clone(), dseq);
+        let deposit = Coin::new("uact", 5_000_000);
         let created = self.chain.tenant(TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: sdl.groups,

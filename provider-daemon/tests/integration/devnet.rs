@@ -5,7 +5,7 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{EndpointLimits, Reader};
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
 use akash_provider_core::types::{
-    BidId, Coin, DeploymentId, GroupId, LeaseState, Msg, OrderId, OrderState, ProviderInfo, ProviderRecord,
+    BidId, Coin, DeploymentId, LeaseState, Msg, OrderId, OrderState, ProviderInfo, ProviderRecord,
 };
 use akash_provider_devnet::keys::Keys;
 use akash_provider_devnet::wallet::Wallet;
@@ -180,17 +180,11 @@ async fn register(provider: &Wallet) {
 /// Places a bid at the order's maximum price.
 async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
     let found = reader.order(order).await.unwrap().unwrap();
-    let id = BidId {
-        order: order.clone(),
-        provider: provider.address().clone(),
-    };
+    let id = order.clone().bid(provider.address().clone());
     let msg = Msg::CreateBid {
         id: id.clone(),
         price: found.spec.max_price().unwrap(),
-        deposit: Coin {
-            denom: "uact".into(),
-            amount: 500_000,
-        },
+        deposit: Coin::new("uact", 500_000),
         resources_offer: found.spec.resources.clone(),
         reclamation_window: None,
     };
@@ -215,13 +209,7 @@ async fn tenant_commands_order_accept_pay_update_and_close() {
     let id: DeploymentId = deployed["deployment"].as_str().unwrap().parse().unwrap();
     let (success, why) = served.try_tenant(&home, &["accept", "7"]);
     assert!(!success && why.contains("has no open bid yet"), "{why}");
-    let order = OrderId {
-        group: GroupId {
-            deployment: id.clone(),
-            gseq: 1,
-        },
-        oseq: 1,
-    };
+    let order = id.clone().group(1).order(1);
     let bid = bid_on(&provider, &reader, &order).await;
     let accepted = served.tenant(&home, &["accept", "7"]);
     assert_eq!(accepted["bids"][0], bid.to_string());

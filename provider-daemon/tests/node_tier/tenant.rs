@@ -72,20 +72,14 @@ impl<'a> Tenant<'a> {
     pub(crate) fn new(fixture: &'a MarketFixture, number: u32, text: &str) -> Self {
         Self {
             fixture,
-            id: DeploymentId {
-                owner: trial::tenant(number).unwrap(),
-                dseq: 1,
-            },
+            id: DeploymentId::new(trial::tenant(number).unwrap(), 1),
             sdl: sdl::parse(text).unwrap(),
         }
     }
 
     /// Creates a deployment, and a lease from its first bid.
     pub(crate) async fn lease(self) -> TenantLease<'a> {
-        let deposit = Coin {
-            denom: "uact".into(),
-            amount: 50_000_000,
-        };
+        let deposit = Coin::new("uact", 50_000_000);
         let chain = &self.fixture.world.chain;
         chain.market(|market| market.fund(&self.id.owner, &deposit));
         let order = TenantMsg::CreateDeployment {

@@ -4,8 +4,7 @@ use akash_provider_core::chain::ChainTx;
 use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::market::{TenantMsg, network_params};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
-    TxOutcome,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, Msg, OrderId, ProviderRecord, TxOutcome,
 };
 use async_trait::async_trait;
 use example_own_chain::{Genesis, OwnChain};
@@ -53,8 +52,7 @@ pub(crate) fn account(number: u8) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    let denom = "uact".into();
-    Coin { denom, amount }
+    Coin::new("uact", amount)
 }
 
 pub(crate) fn genesis() -> Genesis {
@@ -104,10 +102,7 @@ impl Accounts {
     }
 
     pub(crate) async fn bid(&self, order: &OrderId, provider: Address) -> (BidId, TxOutcome) {
-        let id = BidId {
-            order: order.clone(),
-            provider,
-        };
+        let id = order.clone().bid(provider);
         let bid = Msg::CreateBid {
             id: id.clone(),
             price: self.price(),
@@ -167,10 +162,7 @@ impl Driver for Accounts {
 }
 
 fn order(dseq: u64, gseq: u32) -> OrderId {
-    let deployment = DeploymentId {
-        owner: account(1),
-        dseq,
-    };
-    let group = GroupId { deployment, gseq };
-    OrderId { group, oseq: 1 }
+    let deployment = DeploymentId::new(account(1), dseq);
+    let group = deployment.group(gseq);
+    group.order(1)
 }

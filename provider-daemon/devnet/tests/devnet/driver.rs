@@ -7,7 +7,7 @@ use akash_provider_core::chain::conformance::{Driver, deployment_of};
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
+    Address, BidId, BlockTime, Coin, Dec, DecCoin, DeploymentId, Msg, OrderId, ProviderRecord,
 };
 use akash_provider_devnet::wallet::{Wallet, allowance};
 use akash_provider_devnet::{Devnet, DevnetConfig};
@@ -100,19 +100,16 @@ impl Driver for WireDriver {
     }
 
     fn no_order(&self) -> OrderId {
-        let deployment = DeploymentId {
-            owner: key(1).address().clone(),
-            dseq: 4_000_000_000,
-        };
-        let group = GroupId { deployment, gseq: 1 };
-        OrderId { group, oseq: 1 }
+        let deployment = DeploymentId::new(key(1).address().clone(), 4_000_000_000);
+        let group = deployment.group(1);
+        group.order(1)
     }
 
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId> {
-        let id = DeploymentId {
-            owner: key(1).address().clone(),
-            dseq: self.dseq.fetch_add(1, Ordering::Relaxed),
-        };
+        let id = DeploymentId::new(
+            key(1).address().clone(),
+            self.dseq.fetch_add(1, Ordering::Relaxed),
+        );
         self.tenant(&create(&id, groups)).await;
         (1..=groups).map(|gseq| order(&id, gseq)).collect()
     }
@@ -122,10 +119,7 @@ impl Driver for WireDriver {
     }
 
     async fn competing_bid(&self, order: &OrderId) {
-        let id = BidId {
-            order: order.clone(),
-            provider: self.competitor(),
-        };
+        let id = order.clone().bid(self.competitor());
         self.competitor.send(vec![to_any(&bid(&id))]).await.unwrap();
     }
 
@@ -146,13 +140,7 @@ impl Driver for WireDriver {
 }
 
 pub(crate) fn order(deployment: &DeploymentId, gseq: u32) -> OrderId {
-    OrderId {
-        group: GroupId {
-            deployment: deployment.clone(),
-            gseq,
-        },
-        oseq: 1,
-    }
+    deployment.clone().group(gseq).order(1)
 }
 
 /// Returns a deployment with this number of groups, without required attributes.
@@ -171,8 +159,5 @@ pub(crate) fn bid(id: &BidId) -> Msg {
 }
 
 pub(crate) fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }

@@ -12,9 +12,7 @@ use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{
-    Address, BidId, ChainEvent, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId,
-};
+use akash_provider_core::types::{Address, BidId, ChainEvent, Dec, DeploymentId, LeaseState, Msg, OrderId};
 use akash_provider_devnet::wallet::{Wallet, allowance};
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use data_encoding::BASE64;
@@ -128,10 +126,7 @@ async fn typescript_sdk_of_the_network_interoperates() {
     let Some(folder) = installed() else { return };
     let mut sides = Sides::start(folder).await;
     let order = sdk_orders(&mut sides).await;
-    let bid = BidId {
-        order,
-        provider: key(2).address().clone(),
-    };
+    let bid = order.bid(key(2).address().clone());
     sdk_accepts_bid(&mut sides, &bid).await;
     sides.stop().await;
 }
@@ -140,10 +135,7 @@ async fn sdk_orders(sides: &mut Sides) -> OrderId {
     let deployed = sides.tenant("deploy", "").await;
     assert_eq!(deployed["address"], sides.owner.as_str());
     assert_eq!(deployed["sent"]["code"], 0, "{deployed}");
-    let id = DeploymentId {
-        owner: sides.owner.clone(),
-        dseq: DSEQ,
-    };
+    let id = DeploymentId::new(sides.owner.clone(), DSEQ);
     // The market has the group of this project's SDL parser.
     let record = sides.devnet.chain().market(|m| m.deployment(&id)).unwrap();
     let sdl = our_sdl();
@@ -157,13 +149,7 @@ async fn sdk_orders(sides: &mut Sides) -> OrderId {
     assert_eq!(found["deployment"]["hash"], hash);
     assert_eq!(found["groups"][0]["groupSpec"]["name"], sdl.groups[0].name);
     assert_eq!(found["escrowAccount"]["id"]["xid"], id.to_string());
-    let order = OrderId {
-        group: GroupId {
-            deployment: id,
-            gseq: 1,
-        },
-        oseq: 1,
-    };
+    let order = id.group(1).order(1);
     let wanted = ChainEvent::OrderCreated { id: order.clone() };
     sides.hears(|event| *event == wanted).await;
     order

@@ -8,7 +8,7 @@ use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, TxBody, TxRaw};
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, CloseReason, Dec, DecCoin, DeploymentId, GroupId, MarketParams, Msg, OrderId,
+    Address, BlockTime, CloseReason, Dec, DecCoin, DeploymentId, MarketParams, Msg,
 };
 use data_encoding::BASE64;
 use prost::Message;
@@ -142,10 +142,7 @@ pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
 }
 
 fn deployment(dseq: u64) -> DeploymentId {
-    DeploymentId {
-        owner: TENANT.parse().unwrap(),
-        dseq,
-    }
+    DeploymentId::new(TENANT.parse().unwrap(), dseq)
 }
 
 /// Returns the message of the recorded deployment `name`, with `dseq` as its deployment number.
@@ -175,16 +172,7 @@ pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     if let Some(msg) = of_tenant {
         chain.tenant(msg).unwrap();
     }
-    let bid = |dseq| BidId {
-        order: OrderId {
-            group: GroupId {
-                deployment: deployment(dseq),
-                gseq: 1,
-            },
-            oseq: 1,
-        },
-        provider: PROVIDER.parse().unwrap(),
-    };
+    let bid = |dseq| deployment(dseq).group(1).order(1).bid(PROVIDER.parse().unwrap());
     let msg = match height {
         714 => Msg::WithdrawLease { id: bid(1006) },
         785 => Msg::CreateBid {

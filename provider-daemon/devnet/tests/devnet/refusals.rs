@@ -46,10 +46,7 @@ impl Draft {
             chain_id: self.chain_id,
         };
         let price = TxFee {
-            fee: Coin {
-                denom: "uakt".into(),
-                amount: self.fee,
-            },
+            fee: Coin::new("uakt", self.fee),
             gas_limit: self.gas,
             granter: None,
         };
@@ -65,17 +62,11 @@ const fn ordered(sequence: u64) -> Ordering {
 }
 
 fn deployment(dseq: u64) -> DeploymentId {
-    DeploymentId {
-        owner: key(1).address().clone(),
-        dseq,
-    }
+    DeploymentId::new(key(1).address().clone(), dseq)
 }
 
 fn bid_on(dseq: u64) -> BidId {
-    BidId {
-        order: driver::order(&deployment(dseq), 1),
-        provider: key(2).address().clone(),
-    }
+    driver::order(&deployment(dseq), 1).bid(key(2).address().clone())
 }
 
 fn a_bid(dseq: u64) -> Vec<Any> {

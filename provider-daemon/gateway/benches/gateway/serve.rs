@@ -48,10 +48,7 @@ fn provider() -> anyhow::Result<Address> {
 }
 
 fn coin(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 fn hardware() -> InventoryUpdate {
@@ -161,10 +158,7 @@ async fn lease(
     owner: &Address,
     sdl: &Sdl,
 ) -> anyhow::Result<LeaseId> {
-    let id = DeploymentId {
-        owner: owner.clone(),
-        dseq: DSEQ,
-    };
+    let id = DeploymentId::new(owner.clone(), DSEQ);
     chain.tenant(TenantMsg::create_deployment(id.clone(), sdl, coin(5_000_000)))?;
     let bid = || {
         chain.market(|market| {

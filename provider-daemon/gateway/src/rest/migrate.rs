@@ -13,7 +13,7 @@ use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Group, hosts};
 use akash_provider_core::types::id::ip_sharing_key;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId};
+use akash_provider_core::types::{DeploymentId, LeaseId};
 use axum::Extension;
 use axum::extract::{Request, State};
 use http::StatusCode;
@@ -81,11 +81,8 @@ async fn destination(
     scope: Scope,
     (dseq, gseq): (u64, u32),
 ) -> Result<Destination, RejectionReply> {
-    let deployment = DeploymentId {
-        owner: identity.owner.clone(),
-        dseq,
-    };
-    let group = GroupId { deployment, gseq };
+    let deployment = DeploymentId::new(identity.owner.clone(), dseq);
+    let group = deployment.group(gseq);
     let unavailable = |error| reply::cluster(&error);
     // While the state is incomplete, "no such deployment" would be a guess that clients treat as final.
     if let Some(why) = app.status.missing_state().await {

@@ -1,7 +1,7 @@
 //! Ids in request paths, and the errors for invalid ids.
 
 use super::reply::{self, RejectionReply};
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -18,24 +18,15 @@ impl LeasePath {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
             |text: &str| number(text, u64::from(u32::MAX)).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        Ok(LeaseId {
-            order: OrderId {
-                group: GroupId {
-                    deployment,
-                    gseq: short(&self.gseq)?,
-                },
-                oseq: short(&self.oseq)?,
-            },
-            provider: provider.clone(),
-        })
+        Ok(deployment
+            .group(short(&self.gseq)?)
+            .order(short(&self.oseq)?)
+            .bid(provider.clone()))
     }
 }
 
 pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, RejectionReply> {
-    Ok(DeploymentId {
-        owner: owner.clone(),
-        dseq: number(dseq, u64::MAX)?,
-    })
+    Ok(DeploymentId::new(owner.clone(), number(dseq, u64::MAX)?))
 }
 
 fn number(text: &str, max: u64) -> Result<u64, RejectionReply> {

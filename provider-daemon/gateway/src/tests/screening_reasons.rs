@@ -12,8 +12,7 @@ use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, InventoryUpdate};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, Coin, DecCoin, DeclineCode, DeploymentId, Endpoint, EndpointKind, GroupId, GroupSpec, Order,
-    OrderId, OrderState,
+    Attribute, Coin, DecCoin, DeclineCode, DeploymentId, Endpoint, EndpointKind, GroupSpec, Order, OrderState,
 };
 use prost::Message;
 use serde_json::json;
@@ -94,15 +93,9 @@ fn accepted() -> GroupSpec {
 }
 
 fn order(group: &GroupSpec) -> Order {
-    let deployment = DeploymentId {
-        owner: tenant(1).address().clone(),
-        dseq: 1,
-    };
+    let deployment = DeploymentId::new(tenant(1).address().clone(), 1);
     Order {
-        id: OrderId {
-            group: GroupId { deployment, gseq: 1 },
-            oseq: 1,
-        },
+        id: deployment.group(1).order(1),
         state: OrderState::Open,
         spec: Arc::new(group.clone()),
         created_at: 1,
@@ -146,18 +139,12 @@ async fn screened(world: &World, group: &GroupSpec) -> (DeclineCode, Vec<String>
 /// Creates an order for the group. Returns the provider's reason to decline, or `None` if the chain rejects
 /// the group.
 async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(DeclineCode, String)> {
-    let id = DeploymentId {
-        owner: world.known_tenant(1).address().clone(),
-        dseq,
-    };
+    let id = DeploymentId::new(world.known_tenant(1).address().clone(), dseq);
     let created = world.chain.tenant(TenantMsg::CreateDeployment {
         id: id.clone(),
         groups: vec![group.clone()],
         hash: [1; 32],
-        deposit: Coin {
-            denom: "uact".into(),
-            amount: 5_000_000,
-        },
+        deposit: Coin::new("uact", 5_000_000),
         reclamation_min_window: None,
     });
     created.ok()?;

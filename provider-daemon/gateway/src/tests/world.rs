@@ -98,10 +98,7 @@ pub(super) fn tenant(seed: u8) -> PrivateKey {
 }
 
 fn coin() -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount: 1_000_000_000_000,
-    }
+    Coin::new("uact", 1_000_000_000_000)
 }
 
 pub(super) fn hardware() -> InventoryUpdate {
@@ -312,10 +309,7 @@ impl World {
 
     /// Creates a deployment with a lease at this provider, without a manifest.
     pub(super) async fn lease(&self, owner: &Address, dseq: u64, sdl: &Sdl) -> LeaseId {
-        let id = DeploymentId {
-            owner: owner.clone(),
-            dseq,
-        };
+        let id = DeploymentId::new(owner.clone(), dseq);
         let deposit = Coin {
             amount: 5_000_000,
             ..coin()

@@ -95,10 +95,7 @@ pub struct DeploymentIdArgs {
 
 impl DeploymentIdArgs {
     pub(crate) fn id(&self) -> DeploymentId {
-        DeploymentId {
-            owner: self.owner.clone(),
-            dseq: self.dseq,
-        }
+        DeploymentId::new(self.owner.clone(), self.dseq)
     }
 }
 
@@ -115,10 +112,7 @@ pub struct GroupIdArgs {
 
 impl GroupIdArgs {
     pub(crate) fn id(&self) -> GroupId {
-        GroupId {
-            deployment: self.deployment.id(),
-            gseq: self.gseq,
-        }
+        self.deployment.id().group(self.gseq)
     }
 }
 
@@ -135,10 +129,7 @@ pub struct MarketIdArgs {
 
 impl MarketIdArgs {
     pub(crate) fn order(&self) -> OrderId {
-        OrderId {
-            group: self.group.id(),
-            oseq: self.oseq,
-        }
+        self.group.id().order(self.oseq)
     }
 }
 
@@ -265,10 +256,7 @@ pub struct BidIdArgs {
 
 impl BidIdArgs {
     pub(crate) fn bid(&self) -> BidId {
-        BidId {
-            order: self.id.order(),
-            provider: self.provider.clone(),
-        }
+        self.id.order().bid(self.provider.clone())
     }
 }
 

@@ -237,10 +237,7 @@ mod tests {
     use super::*;
 
     fn coin(amount: u128, denom: &str) -> Coin {
-        Coin {
-            denom: denom.into(),
-            amount,
-        }
+        Coin::new(denom, amount)
     }
 
     fn funds(act: u128, akt: u128, hourly_fees: Option<u128>) -> Funds {

@@ -241,10 +241,7 @@ async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
         .amount
         .parse()
         .context("the node returned an invalid minimum deposit")?;
-    Ok(Coin {
-        denom: denom.clone(),
-        amount,
-    })
+    Ok(Coin::new(denom.clone(), amount))
 }
 
 async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::block_on;
 use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{BidId, DeploymentId, GroupId, OrderId};
+use akash_provider_core::types::{BidId, DeploymentId, OrderId};
 use akash_provider_service::audit::this_process;
 use akash_provider_service::bids::{open_bids, open_orders};
 use anyhow::bail;
@@ -64,16 +64,10 @@ fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<Bid
             "add --provider with the address of the provider"
         ))
     };
-    Ok(BidId {
-        order: OrderId {
-            group: GroupId {
-                deployment,
-                gseq: what.gseq.unwrap_or(1),
-            },
-            oseq: what.oseq.unwrap_or(1),
-        },
-        provider,
-    })
+    Ok(deployment
+        .group(what.gseq.unwrap_or(1))
+        .order(what.oseq.unwrap_or(1))
+        .bid(provider))
 }
 
 /// Returns the bids to accept. With `--wait`, waits until every order has a bid.

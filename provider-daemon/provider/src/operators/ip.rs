@@ -12,7 +12,7 @@ use super::responses::{answer, awaited, forgotten, json, value};
 use super::serve::{Peer, status};
 use crate::args::operators::IpArgs;
 use crate::metrics::Measure;
-use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use akash_provider_operators::WorkStatistics;
 use akash_provider_operators::ip::{AddressStatus, IpOperator};
 use axum::Router;
@@ -159,21 +159,9 @@ async fn lease_ip_status(
 
 fn lease(operator: &IpOperator, owner: &str, dseq: &str, gseq: &str, oseq: &str) -> Option<LeaseId> {
     let owner: Address = owner.parse().ok()?;
-    let deployment = DeploymentId {
-        owner,
-        dseq: dseq.parse().ok()?,
-    };
-    let group = GroupId {
-        deployment,
-        gseq: gseq.parse().ok()?,
-    };
-    Some(LeaseId {
-        order: OrderId {
-            group,
-            oseq: oseq.parse().ok()?,
-        },
-        provider: operator.provider().clone(),
-    })
+    let deployment = DeploymentId::new(owner, dseq.parse().ok()?);
+    let group = deployment.group(gseq.parse().ok()?);
+    Some(group.order(oseq.parse().ok()?).bid(operator.provider().clone()))
 }
 
 async fn forget(

@@ -1,6 +1,6 @@
 //! Orders with an unfinished trace.
 
-use akash_provider_core::types::{DeploymentId, GroupId, OrderId};
+use akash_provider_core::types::{DeploymentId, OrderId};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -70,13 +70,7 @@ impl OrderTraces {
     }
 
     pub(super) fn leases_of(&self, deployment: &DeploymentId) -> Vec<OrderId> {
-        let first = OrderId {
-            group: GroupId {
-                deployment: deployment.clone(),
-                gseq: 0,
-            },
-            oseq: 0,
-        };
+        let first = deployment.clone().group(0).order(0);
         let of_deployment = self
             .traces
             .range(first..)

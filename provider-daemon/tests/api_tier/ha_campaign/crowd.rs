@@ -129,15 +129,9 @@ impl Life {
     fn order(&self) {
         let owner: Address = self.tenant.key.address().clone();
         let mut all = self.all.lock().unwrap();
-        let id = DeploymentId {
-            owner,
-            dseq: all.len() as u64 + 1,
-        };
+        let id = DeploymentId::new(owner, all.len() as u64 + 1);
         let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
-        let deposit = Coin {
-            denom: "uact".into(),
-            amount: 5_000_000,
-        };
+        let deposit = Coin::new("uact", 5_000_000);
         let created = self.tenant.chain.tenant(TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: sdl.groups,

@@ -79,18 +79,12 @@ impl SuspendedDeploy<'_> {
     /// Creates a deployment and a lease.
     fn order(&mut self, dseq: u64) -> DeploymentId {
         let (sdl, chain) = (self.choose(1), self.tenant.chain.clone());
-        let id = DeploymentId {
-            owner: self.tenant.key.address().clone(),
-            dseq,
-        };
+        let id = DeploymentId::new(self.tenant.key.address().clone(), dseq);
         let created = chain.tenant(TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: sdl.groups,
             hash: sdl.hash,
-            deposit: Coin {
-                denom: "uact".into(),
-                amount: 5_000_000,
-            },
+            deposit: Coin::new("uact", 5_000_000),
             reclamation_min_window: None,
         });
         created.unwrap();

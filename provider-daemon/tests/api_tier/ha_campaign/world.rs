@@ -259,10 +259,7 @@ impl<'a> World<'a> {
     pub(crate) fn tenant(&self) -> Tenant {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         self.stage.chain.market(|market| {
-            let coin = Coin {
-                denom: "uact".into(),
-                amount: u128::from(u64::MAX),
-            };
+            let coin = Coin::new("uact", u128::from(u64::MAX));
             market.fund(key.address(), &coin);
             market.set_pubkey(key.address(), key.public().as_bytes().to_vec());
         });

@@ -7,8 +7,8 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
-    Msg, OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
+    Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupSpec, Height, Memory, Msg,
+    OrderId, PlacementRequirements, ProviderRecord, ResourceUnit, Resources, Storage,
 };
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::time::{Duration, Instant};
@@ -31,10 +31,7 @@ fn tenant() -> Address {
 }
 
 fn coin(amount: u128, denom: &str) -> Coin {
-    Coin {
-        denom: denom.into(),
-        amount,
-    }
+    Coin::new(denom, amount)
 }
 
 pub(crate) fn price() -> DecCoin {
@@ -74,10 +71,7 @@ pub(crate) fn authority(url: &str) -> String {
 }
 
 pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
-    let id = DeploymentId {
-        owner: tenant(),
-        dseq,
-    };
+    let id = DeploymentId::new(tenant(), dseq);
     let unit = ResourceUnit {
         resources: Resources {
             id: 1,
@@ -112,20 +106,11 @@ pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
         reclamation_min_window: None,
     };
     chain.tenant(create).unwrap();
-    OrderId {
-        group: GroupId {
-            deployment: id,
-            gseq: 1,
-        },
-        oseq: 1,
-    }
+    id.group(1).order(1)
 }
 
 pub(crate) fn bid_id(order: &OrderId) -> BidId {
-    BidId {
-        order: order.clone(),
-        provider: us(),
-    }
+    order.clone().bid(us())
 }
 
 /// Returns a bid. The number of volumes depends on the deployment number, so that some bids have no gas

@@ -36,10 +36,7 @@ fn write_policy(file: &Path, cpu: u64) {
 fn tenants(stage: &Stage) -> Vec<Address> {
     let tenant = |seed: u8| PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
     let tenants: Vec<Address> = (1..=ORDERS).map(tenant).collect();
-    let coin = Coin {
-        denom: "uact".into(),
-        amount: 1_000_000_000_000,
-    };
+    let coin = Coin::new("uact", 1_000_000_000_000);
     stage
         .chain
         .market(|market| tenants.iter().for_each(|tenant| market.fund(tenant, &coin)));

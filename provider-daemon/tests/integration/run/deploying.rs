@@ -2,7 +2,7 @@
 
 use crate::stage::{ADDRESS, Stage, TENANT, until};
 use akash_provider_core::types::{
-    Address, BidId, Dec, DeploymentId, GroupId, LeaseState, Msg, OrderId, ProviderRecord,
+    Address, BidId, Dec, DeploymentId, LeaseState, Msg, OrderId, ProviderRecord,
 };
 use serde_json::Value;
 use std::process::Stdio;
@@ -13,19 +13,13 @@ const FAST: Option<Duration> = Some(Duration::from_millis(100));
 
 fn order(dseq: u64, gseq: u32) -> OrderId {
     let owner = ADDRESS.parse().unwrap();
-    let deployment = DeploymentId { owner, dseq };
-    OrderId {
-        group: GroupId { deployment, gseq },
-        oseq: 1,
-    }
+    let deployment = DeploymentId::new(owner, dseq);
+    deployment.group(gseq).order(1)
 }
 
 /// Registers the provider and bids `percent` percent of the order's maximum price.
 fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> BidId {
-    let id = BidId {
-        order: order.clone(),
-        provider: provider.clone(),
-    };
+    let id = order.clone().bid(provider.clone());
     stage.chain.market(|market| {
         if market.provider(provider).is_none() {
             let coin = "900000000uact".parse().unwrap();

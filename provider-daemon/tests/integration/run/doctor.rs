@@ -30,10 +30,7 @@ fn now() -> Duration {
 fn equip(stage: &Stage, owner: &Address) {
     stage.chain.market(|market| {
         for denom in ["uact", "uakt"] {
-            let coin = Coin {
-                denom: denom.into(),
-                amount: 1_000_000_000,
-            };
+            let coin = Coin::new(denom, 1_000_000_000);
             market.fund(owner, &coin);
         }
         let record = ProviderRecord {

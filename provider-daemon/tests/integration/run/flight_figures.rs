@@ -76,13 +76,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     let served = Served::start(name, blocks, &flags);
     served.stage.chain.market(|market| {
         let amount = 1_000_000_000_000_000;
-        market.fund(
-            served.tenant.address(),
-            &Coin {
-                denom: "uact".into(),
-                amount,
-            },
-        );
+        market.fund(served.tenant.address(), &Coin::new("uact", amount));
     });
     served
 }
@@ -162,10 +156,7 @@ fn account(number: u8) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount,
-    }
+    Coin::new("uact", amount)
 }
 
 impl RecordedEngine {
@@ -264,10 +255,7 @@ impl RecordedEngine {
 
     /// Creates a deployment, and closes it one block later.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
-        let id = DeploymentId {
-            owner: account(2),
-            dseq,
-        };
+        let id = DeploymentId::new(account(2), dseq);
         let order = TenantMsg::create_deployment(id.clone(), sdl, uact(5_000_000));
         for message in [order, TenantMsg::CloseDeployment { id }] {
             let events = self.market.tenant(message).unwrap();

@@ -41,10 +41,7 @@ fn other_bid(stage: &Stage, deployment: &DeploymentId) -> BidId {
             .find(|o| o.id.deployment() == deployment)
             .unwrap()
             .clone();
-        let id = BidId {
-            order: order.id.clone(),
-            provider,
-        };
+        let id = order.id.clone().bid(provider);
         let bid = Msg::CreateBid {
             id: id.clone(),
             price: DecCoin::new(&"uact".into(), OTHER_PRICE.parse().unwrap()),

@@ -242,10 +242,7 @@ fn resource_usage_does_not_grow_with_load() {
     ];
     let served = Served::on(stage, FAST, &flags);
     served.stage.chain.market(|market| {
-        let coin = |denom: &str| Coin {
-            denom: denom.into(),
-            amount: 1_000_000_000_000_000,
-        };
+        let coin = |denom: &str| Coin::new(denom, 1_000_000_000_000_000);
         market.fund(served.tenant.address(), &coin("uact"));
     });
     if curl(&[&format!("{}/status", served.url)]).is_none() {

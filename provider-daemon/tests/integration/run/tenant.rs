@@ -28,10 +28,7 @@ fn tenant_is_served_from_order_to_close() {
     let mut stage = Stage::new("tenant", true);
     let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
     stage.chain.market(|market| {
-        let coin = Coin {
-            denom: "uact".into(),
-            amount: 1_000_000_000,
-        };
+        let coin = Coin::new("uact", 1_000_000_000);
         market.fund(key.address(), &coin);
         market.set_pubkey(key.address(), key.public().as_bytes().to_vec());
     });
@@ -107,10 +104,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     std::fs::write(&words, WORDS).unwrap();
     stage.chain.market(|market| {
         for denom in ["uact", "uakt"] {
-            let coin = Coin {
-                denom: denom.into(),
-                amount: 1_000_000_000,
-            };
+            let coin = Coin::new(denom, 1_000_000_000);
             market.fund(key.address(), &coin);
         }
     });

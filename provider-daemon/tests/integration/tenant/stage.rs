@@ -91,10 +91,7 @@ pub(crate) struct RunningProvider {
 }
 
 fn coin() -> Coin {
-    Coin {
-        denom: "uact".into(),
-        amount: 1_000_000_000_000,
-    }
+    Coin::new("uact", 1_000_000_000_000)
 }
 
 /// Creates and publishes a provider certificate, which became valid one minute ago.
@@ -260,10 +257,7 @@ impl Stage {
     /// Creates leases as [`Self::lease`] does. The manifest and the groups of `sdl` may contradict each
     /// other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
-        let id = DeploymentId {
-            owner: TENANT.parse().unwrap(),
-            dseq,
-        };
+        let id = DeploymentId::new(TENANT.parse().unwrap(), dseq);
         let deposit = Coin {
             amount: 5_000_000,
             ..coin()

@@ -109,10 +109,7 @@ impl World {
 
     async fn bid(&self, dseq: u64) -> (LeaseId, Sdl) {
         let sdl = sdl::parse(crate::trial::SAMPLE).unwrap();
-        let id = DeploymentId {
-            owner: TENANT.parse().unwrap(),
-            dseq,
-        };
+        let id = DeploymentId::new(TENANT.parse().unwrap(), dseq);
         let created = TenantMsg::create_deployment(id.clone(), &sdl, "5000000uact".parse().unwrap());
         self.chain.tenant(created).unwrap();
         self.until("a bid", || !self.bids(&id).is_empty()).await;

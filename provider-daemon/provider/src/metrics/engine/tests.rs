@@ -26,7 +26,7 @@ fn web() -> Sdl {
 
 fn deployment(dseq: u64) -> DeploymentId {
     let owner = TENANT.parse().unwrap();
-    DeploymentId { owner, dseq }
+    DeploymentId::new(owner, dseq)
 }
 
 fn lease(dseq: u64) -> BidId {
