@@ -141,6 +141,27 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    /// Creates a failure after which a retry of the same call can succeed.
+    #[must_use]
+    pub fn transient(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            transient: true,
+            message: message.into(),
+        }
+    }
+
+    /// Creates a failure after which a retry of the same call fails too.
+    #[must_use]
+    pub fn permanent(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            transient: false,
+            ..Self::transient(kind, message)
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

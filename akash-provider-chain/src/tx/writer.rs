@@ -42,11 +42,10 @@ enum Command {
 
 /// Returns the error of a transaction that was not sent.
 fn not_permitted() -> Failure {
-    Failure {
-        kind: ErrorKind::Unavailable,
-        transient: true,
-        message: "transaction not sent: another instance may be the leader".to_owned(),
-    }
+    Failure::transient(
+        ErrorKind::Unavailable,
+        "transaction not sent: another instance may be the leader",
+    )
 }
 
 /// Block that the event follower reported.
@@ -472,11 +471,10 @@ async fn explain_refusal(
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(CALL_MAX, question).await {
         Ok(response) => response.map_err(|e| e.to_failure()),
-        Err(_) => Err(Failure {
-            kind: ErrorKind::Timeout,
-            transient: true,
-            message: format!("no response within {CALL_MAX:?}"),
-        }),
+        Err(_) => Err(Failure::transient(
+            ErrorKind::Timeout,
+            format!("no response within {CALL_MAX:?}"),
+        )),
     }
 }
 

@@ -93,11 +93,10 @@ impl Offer {
     ) -> Result<Self, Decline> {
         let answer = match tokio::time::timeout(limit, pricing.calculate_price(request)).await {
             Ok(answer) => answer.map_err(|error| error.to_failure()),
-            Err(_) => Err(Failure {
-                kind: crate::error::ErrorKind::Timeout,
-                transient: true,
-                message: format!("calculate price: no response within {limit:?}"),
-            }),
+            Err(_) => Err(Failure::transient(
+                crate::error::ErrorKind::Timeout,
+                format!("calculate price: no response within {limit:?}"),
+            )),
         };
         Self::from_price(request, answer)
     }

@@ -238,11 +238,7 @@ fn defect(error: JoinError) -> Failure {
         ),
         Err(error) => format!("task of a call was canceled: {error}"),
     };
-    Failure {
-        kind: ErrorKind::Internal,
-        transient: true,
-        message,
-    }
+    Failure::transient(ErrorKind::Internal, message)
 }
 
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
@@ -283,11 +279,10 @@ async fn limited(
     };
     match tokio::time::timeout(limit, room.make(&call)).await {
         Ok(completion) => completion,
-        Err(_) => Err(Failure {
-            kind: ErrorKind::Timeout,
-            transient: true,
-            message: format!("{}: no response within {limit:?}", name(&call)),
-        }),
+        Err(_) => Err(Failure::transient(
+            ErrorKind::Timeout,
+            format!("{}: no response within {limit:?}", name(&call)),
+        )),
     }
 }
 

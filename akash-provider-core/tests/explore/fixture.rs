@@ -44,19 +44,11 @@ pub(crate) fn spec() -> GroupSpec {
 }
 
 pub(crate) fn transient() -> Failure {
-    Failure {
-        kind: ErrorKind::Unavailable,
-        transient: true,
-        message: "away".to_owned(),
-    }
+    Failure::transient(ErrorKind::Unavailable, "away")
 }
 
 pub(crate) fn permanent() -> Failure {
-    Failure {
-        kind: ErrorKind::Invalid,
-        transient: false,
-        message: "never".to_owned(),
-    }
+    Failure::permanent(ErrorKind::Invalid, "never")
 }
 
 /// Clocks of the simulation, and conditions such as leadership.

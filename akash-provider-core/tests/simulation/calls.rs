@@ -42,11 +42,9 @@ fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<
 
 /// Returns a price that is usually below the tenant's maximum.
 fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
-    let maximum = request.maximum().map_err(|e| Failure {
-        kind: ErrorKind::Invalid,
-        transient: false,
-        message: e.to_string(),
-    })?;
+    let maximum = request
+        .maximum()
+        .map_err(|e| Failure::permanent(ErrorKind::Invalid, e.to_string()))?;
     let share = maximum.amount.checked_mul_int(3);
     let share = share.and_then(|s| s.div_floor_int(Dec::from_int(4))).unwrap_or(0);
     Ok(DecCoin::new(
@@ -152,11 +150,9 @@ impl World {
         let view = self.chain.view(lag);
         let (random, faults) = (&mut self.random, &self.faults);
         match call {
-            Call::FetchOrder(id) if self.chain.unreadable.contains(id) => Completion::Order(Err(Failure {
-                kind: ErrorKind::Invalid,
-                transient: false,
-                message: "cannot read record".to_owned(),
-            })),
+            Call::FetchOrder(id) if self.chain.unreadable.contains(id) => {
+                Completion::Order(Err(Failure::permanent(ErrorKind::Invalid, "cannot read record")))
+            }
             Call::FetchOrder(id) => Completion::Order(Ok(view.order(id))),
             Call::CountBids(id) => {
                 let counts = view.market.bids_of(id).filter(|b| b.state != BidState::Lost);

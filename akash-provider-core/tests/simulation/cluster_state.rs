@@ -68,11 +68,7 @@ impl ClusterState {
     pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
-            return Err(Failure {
-                kind: ErrorKind::Conflict,
-                transient: false,
-                message: "a later epoch exists".to_owned(),
-            });
+            return Err(Failure::permanent(ErrorKind::Conflict, "a later epoch exists"));
         }
         let run = Workload {
             deployment: Arc::clone(deployment),

@@ -267,11 +267,10 @@ impl Engine {
             }
             return;
         }
-        let failure = Failure {
-            kind: ErrorKind::Unavailable,
-            transient: true,
-            message: "this instance no longer leads, or is stopping".to_owned(),
-        };
+        let failure = Failure::transient(
+            ErrorKind::Unavailable,
+            "this instance no longer leads, or is stopping",
+        );
         let completion = match call.subject() {
             AffectedWorkload::Lease(_) => Completion::Teardown(Err(failure)),
             // Every queued call affects a workload.

@@ -495,9 +495,5 @@ impl Engine {
 }
 
 fn unavailable(message: String) -> Failure {
-    Failure {
-        kind: crate::error::ErrorKind::Unavailable,
-        transient: true,
-        message,
-    }
+    Failure::transient(crate::error::ErrorKind::Unavailable, message)
 }

@@ -212,11 +212,7 @@ mod conformance {
         let mut stream = source.watch();
         let fixed = StaticInventorySource::new(mixed());
         source.push(fixed.watch().next().await.unwrap().unwrap());
-        source.fail(Failure {
-            kind: ErrorKind::Unavailable,
-            transient: true,
-            message: "gone".to_owned(),
-        });
+        source.fail(Failure::transient(ErrorKind::Unavailable, "gone"));
         assert!(stream.next().await.unwrap().is_ok());
         let error = stream.next().await.unwrap().unwrap_err();
         assert_eq!(

@@ -201,11 +201,8 @@ impl CapacityTracker {
             self.tell(Err(message));
             return;
         }
-        self.updates.fail(Failure {
-            kind: ErrorKind::Unavailable,
-            transient: true,
-            message,
-        });
+        self.updates
+            .fail(Failure::transient(ErrorKind::Unavailable, message));
     }
 
     pub(super) fn tell(&self, outcome: Result<(), String>) {

@@ -5,11 +5,7 @@ use crate::Failure;
 use crate::engine::Workloads;
 
 fn failure() -> Failure {
-    Failure {
-        kind: crate::ErrorKind::Timeout,
-        transient: true,
-        message: String::new(),
-    }
+    Failure::transient(crate::ErrorKind::Timeout, String::new())
 }
 
 fn create(number: u64) -> Msg {
