@@ -2,7 +2,6 @@
 
 use crate::on_a_chain::Node;
 use crate::stage::{Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::BidState;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -113,10 +112,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     second.says("leadership: this instance is a standby");
     let id = stage.order(1);
     let bid = stage.bid(&id, &first);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     first.says("lease won");
     // The leader is killed, and the standby takes over.
     let begun = Instant::now();
@@ -148,7 +144,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
         "the lease is still active: {}",
         third.dump()
     );
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     third.says("lease closed");
 }
 

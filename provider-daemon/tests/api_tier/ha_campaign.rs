@@ -25,7 +25,6 @@ mod world;
 
 use crate::landed::landed;
 use crate::stage::{Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::Msg;
 use audit::Audit;
 use crowd::{Crowd, Deployment, wrongly_closed};
@@ -292,7 +291,7 @@ fn dump_all(crowd: &Crowd, pair: &Pair<'_>) -> String {
 fn close_all(stage: &Stage, all: &[Deployment]) {
     for one in all.iter().filter(|one| !one.closed) {
         let id = one.id.clone();
-        stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+        stage.close(id);
     }
 }
 

@@ -55,7 +55,7 @@ impl Leased<'_> {
     pub(crate) fn rent(&self, tenant: &Address) -> (DeploymentId, String) {
         let id = self.stage.order_from(tenant, DSEQ.parse().unwrap(), SDL);
         let bid = self.stage.bid(&id, self.provider).id;
-        self.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+        self.stage.accept(bid);
         self.provider.says("\"event\":\"lease_won\"");
         self.send(SDL, 1);
         let words = [

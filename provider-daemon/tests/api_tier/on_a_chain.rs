@@ -2,7 +2,6 @@
 
 use crate::scrape::scraped;
 use crate::stage::{ADDRESS, PRICES, Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_service::state::State;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -145,10 +144,7 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     );
     provider.says("bid placed");
     let lease = bid.id.to_string();
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("lease won");
     // No object of the lease exists in the cluster yet, and the cluster reports that.
     let hardened = |words: &[&str]| stage.ran(&[&["harden"], words].concat());
@@ -177,7 +173,7 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     drop(event);
     let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
     again.says("ready: bidding");
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     again.says("lease closed");
     until("no lease is live", || again.dump(), || stage.live_leases() == 0);
     again.signal(Signal::SIGTERM);

@@ -7,7 +7,6 @@ use crate::make;
 use crate::on_a_chain::{Node, operator};
 use crate::requests::LoggedAccount;
 use crate::stage::{ADDRESS, PRICES, Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Attribute, Msg};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -180,7 +179,7 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     leased.read_logs(&space, &account);
     leased.drift(&space, port);
     leased.check_audit();
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     provider.says("\"event\":\"lease_closed\"");
     leased.check_metrics(port);
     if curl(&[&format!("{}/version", leased.url)]).is_some() {

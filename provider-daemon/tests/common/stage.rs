@@ -5,7 +5,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::sdl;
 use akash_provider_core::types::{
-    Address, Bid, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, ProviderRecord,
+    Address, Bid, BidId, BidState, BlockTime, Coin, DeploymentId, LeaseState, Msg, ProviderRecord,
 };
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use fault_proxy::Proxy;
@@ -323,6 +323,16 @@ impl Stage {
         let bids = self.bids(id);
         assert_eq!((bids.len(), bids[0].state), (1, BidState::Open));
         bids[0].clone()
+    }
+
+    /// Lets the tenant accept a bid, so that the bid becomes a lease.
+    pub(crate) fn accept(&self, bid: BidId) {
+        self.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    }
+
+    /// Lets the tenant close a deployment.
+    pub(crate) fn close(&self, id: DeploymentId) {
+        self.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     }
 
     pub(crate) fn live_leases(&self) -> usize {

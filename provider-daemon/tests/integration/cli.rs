@@ -32,6 +32,31 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Runs the command of a line with words that contain no spaces.
+fn run_line(line: &str) -> Output {
+    run(&line.split(' ').collect::<Vec<_>>())
+}
+
+/// Returns the lines of output in the JSON format.
+fn events(output: &Output) -> Vec<Value> {
+    let stdout = text(&output.stdout);
+    stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is missing: {text}");
+    }
+}
+
 fn samples() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     files(&folder)
@@ -81,23 +106,11 @@ impl Drop for Scratch {
 #[test]
 fn every_sample_runs_to_its_end_without_leftovers() {
     let samples = samples();
-    let mut args = vec![
-        "dev",
-        "--once",
-        "--accept-any",
-        "--block-time",
-        "50ms",
-        "--output",
-        "json",
-    ];
-    args.extend(samples.iter().map(String::as_str));
-    let output = run(&args);
+    let dev = "dev --once --accept-any --block-time 50ms --output json";
+    let output = run_line(&format!("{dev} {}", samples.join(" ")));
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{stdout}\n{}", text(&output.stderr));
-    let lines: Vec<Value> = stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = events(&output);
     let last = lines.last().unwrap();
     assert_eq!(last["served"], samples.len(), "{last}");
     assert_eq!(last["left_over"], serde_json::json!([]));
@@ -146,60 +159,31 @@ fn unsatisfiable_order_is_declined_with_reason() {
     let output = run(&["dev", "--once", "--block-time", "50ms", &sample("gpu.yaml")]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}");
-    assert!(
-        stdout.contains("declined (gpu)") && stdout.contains("the node has none"),
-        "{stdout}"
-    );
-    assert!(stdout.contains("0 of 1 served, 0 left over"), "{stdout}");
+    let parts = [
+        "declined (gpu)",
+        "the node has none",
+        "0 of 1 served, 0 left over",
+    ];
+    assert_contains(&stdout, &parts);
 }
 
 #[test]
 fn generated_tenants_are_all_served() {
-    let args = [
-        "dev",
-        "--once",
-        "--orders",
-        "40",
-        "--rate",
-        "200",
-        "--block-time",
-        "50ms",
-        "--output",
-        "json",
-    ];
-    let output = run(&args);
-    let stdout = text(&output.stdout);
-    assert!(output.status.success(), "{stdout}");
+    let output = run_line("dev --once --orders 40 --rate 200 --block-time 50ms --output json");
+    assert!(output.status.success(), "{}", text(&output.stdout));
     // Events of the provider may follow the summary.
-    let finished = stdout
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let finished = finished
-        .filter(|event| event["event"] == "finished")
-        .collect::<Vec<_>>();
-    assert_eq!(finished.len(), 1, "{stdout}");
-    assert_eq!(
-        (&finished[0]["served"], &finished[0]["failed"]),
-        (&Value::from(40), &Value::from(0))
-    );
+    let mut finished = events(&output);
+    finished.retain(|event| event["event"] == "finished");
+    assert_eq!(finished.len(), 1, "{finished:?}");
+    let counts = (&finished[0]["served"], &finished[0]["failed"]);
+    assert_eq!(counts, (&40.into(), &0.into()));
 }
 
 #[test]
 fn orders_beyond_capacity_are_served_in_turns_and_counted() {
-    let crowd = [
-        "dev",
-        "--once",
-        "--orders=40",
-        "--rate=500",
-        "--nodes=1",
-        "--node-cpu=2",
-    ];
-    let output = run(&[&crowd[..], &["--block-time=50ms", "--output=json"]].concat());
-    let stdout = text(&output.stdout);
-    let lines: Vec<Value> = stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let dev = "dev --once --rate=500 --nodes=1 --block-time=50ms";
+    let output = run_line(&format!("{dev} --orders=40 --node-cpu=2 --output=json"));
+    let lines = events(&output);
     let totals = lines.iter().find(|l| l["event"] == "totals").unwrap();
     assert!(output.status.success(), "{totals}");
     assert_eq!((&totals["orders"], &totals["served"]), (&40.into(), &40.into()));
@@ -212,56 +196,30 @@ fn orders_beyond_capacity_are_served_in_turns_and_counted() {
         );
     }
     // An order that never fits is declined with its reason and does not delay the end of the run.
-    let crowd = [
-        "dev",
-        "--once",
-        "--orders=5",
-        "--rate=500",
-        "--nodes=1",
-        "--node-cpu=50m",
-    ];
-    let output = run(&[&crowd[..], &["--block-time=50ms"]].concat());
-    let stdout = text(&output.stdout);
+    let output = run_line(&format!("{dev} --orders=5 --node-cpu=50m"));
     assert_eq!(output.status.code(), Some(1));
-    let summary = "5 generated orders: 0 served";
-    assert!(
-        stdout.contains(summary) && stdout.contains("5 declined (insufficient_capacity)"),
-        "{stdout}"
-    );
+    let parts = [
+        "5 generated orders: 0 served",
+        "5 declined (insufficient_capacity)",
+    ];
+    assert_contains(&text(&output.stdout), &parts);
 }
 
 #[test]
 fn decline_suggests_flags_that_lead_to_a_bid() {
     let sdl = sample("gpu.yaml");
-    let output = run(&["dev", "--once", "--block-time", "50ms", &sdl]);
-    let stdout = text(&output.stdout);
+    let dev = format!("dev --once --block-time 50ms {sdl}");
+    let stdout = text(&run_line(&dev).stdout);
     let mend = stdout.split("; fix: ").nth(1).unwrap().lines().next().unwrap();
     let flags = mend.strip_suffix(", or --accept-any").unwrap();
     assert!(flags.contains("--node-gpus nvidia/a100=1"), "{flags}");
-    let words = [
-        vec!["dev", "--once", "--block-time", "50ms", &sdl],
-        flags.split(' ').collect(),
-    ]
-    .concat();
-    let output = run(&words);
-    assert!(output.status.success(), "{words:?}\n{}", text(&output.stdout));
+    let output = run_line(&format!("{dev} {flags}"));
+    assert!(output.status.success(), "{flags}\n{}", text(&output.stdout));
 }
 
 #[test]
 fn eight_hundred_tenants_are_served() {
-    let crowd = [
-        "dev",
-        "--once",
-        "--orders",
-        "800",
-        "--rate",
-        "1000",
-        "--nodes",
-        "250",
-        "--block-time",
-        "50ms",
-    ];
-    let output = run(&crowd);
+    let output = run_line("dev --once --orders 800 --rate 1000 --nodes 250 --block-time 50ms");
     let stdout = text(&output.stdout);
     let end = stdout.lines().last().unwrap_or_default();
     assert!(output.status.success(), "{end}");
@@ -361,17 +319,7 @@ fn first_signal_drains() {
 #[test]
 fn second_signal_stops_at_once() {
     // The bid is sent in one block, and its outcome arrives with the next.
-    let mut child = daemon(&["dev", "--block-time", "5s"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("order seen") {
-        line.clear();
-        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the program ended");
-    }
+    let (mut child, mut stdout, _) = started(daemon(&["dev", "--block-time", "5s"]), "order seen");
     std::thread::sleep(Duration::from_millis(300));
     // A terminal and a supervisor may both send the signal, so signals within a second count as one.
     send(&child, Signal::SIGINT);
@@ -396,17 +344,12 @@ fn second_signal_stops_at_once() {
 fn sdl_files_of_the_core_run_to_their_end() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../akash-provider-core/tests/data/sdl");
     let sdls = files(&folder);
-    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "50ms"];
-    args.extend(sdls.iter().map(String::as_str));
-    let output = run(&args);
+    let dev = "dev --once --accept-any --block-time 50ms";
+    let output = run_line(&format!("{dev} {}", sdls.join(" ")));
     assert!(output.status.success(), "{}", text(&output.stdout));
     for sdl in &sdls {
-        let output = run(&["explain", "--accept-any", sdl]);
-        assert!(
-            !text(&output.stdout).contains("volumes; at most"),
-            "{}",
-            text(&output.stdout)
-        );
+        let stdout = text(&run(&["explain", "--accept-any", sdl]).stdout);
+        assert!(!stdout.contains("volumes; at most"), "{stdout}");
     }
 }
 
@@ -462,11 +405,9 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
     let output = run(&["sdl", "validate", &path]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let unknown_field = "warning: services.web.imagee: the field `imagee` is unknown and ignored";
     for (what, message) in [
-        (
-            "imagee:",
-            "warning: services.web.imagee: the field `imagee` is unknown and ignored",
-        ),
+        ("imagee:", unknown_field),
         (
             "port: 99999",
             "services.web.expose[0].port: 99999 is out of range; use 1",
@@ -478,43 +419,24 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
             "`{message}`: {stderr}"
         );
     }
-    assert!(
-        stderr.ends_with(&format!(
-            "invalid SDL {path}: 2 errors\nhelp: fix the errors above\n"
-        )),
-        "{stderr}"
-    );
+    let end = format!("invalid SDL {path}: 2 errors\nhelp: fix the errors above\n");
+    assert!(stderr.ends_with(&end), "{stderr}");
     let output = run(&["sdl", "validate", &path, "-o", "json"]);
-    let message: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (output.status.code(), &message["is_valid"]),
-        (Some(1), &false.into())
-    );
+    let message = json(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(message["is_valid"], false);
     assert_eq!(message["errors"].as_array().unwrap().len(), 2, "{message}");
     let last = &message["errors"][1];
-    assert_eq!(
-        (&last["line"], &last["path"], &last["message"], &last["mend"]),
-        (
-            &line("port: 99999").into(),
-            &"services.web.expose[0].port".into(),
-            &"99999 is out of range".into(),
-            &"use 1 to 65535, without quotes".into()
-        )
-    );
-    let right: Value =
-        serde_json::from_slice(&run(&["sdl", "validate", &sample("web.yaml"), "-o", "json"]).stdout).unwrap();
-    assert_eq!(
-        (&right["is_valid"], &right["errors"]),
-        (&true.into(), &Value::Array(vec![]))
-    );
+    assert_eq!(last["line"], line("port: 99999"));
+    assert_eq!(last["path"], "services.web.expose[0].port");
+    assert_eq!(last["message"], "99999 is out of range");
+    assert_eq!(last["mend"], "use 1 to 65535, without quotes");
+    let right = json(&run(&["sdl", "validate", &sample("web.yaml"), "-o", "json"]));
+    assert_eq!(right["is_valid"], true);
+    assert_eq!(right["errors"], Value::Array(vec![]));
     // Commands that require a valid SDL report only the first error and the number of further errors.
     let first = text(&run(&["sdl", "hash", &path]).stderr);
-    assert!(
-        first.contains("error: invalid SDL")
-            && first.contains("line 4")
-            && first.contains("(and 1 more error)"),
-        "{first}"
-    );
+    assert_contains(&first, &["error: invalid SDL", "line 4", "(and 1 more error)"]);
 }
 
 #[test]
@@ -528,10 +450,7 @@ fn sdl_warnings_are_refused_only_with_strict() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let output = run(&["sdl", part, "--strict", &path]);
         let stderr = text(&output.stderr);
-        assert_eq!(
-            (output.status.code(), text(&output.stdout).as_str()),
-            (Some(1), "")
-        );
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(1), ""));
         let ends = format!(
             "invalid SDL {path}: 1 warning, rejected by --strict\nhelp: fix the warnings above, or remove --strict\n"
         );
@@ -541,17 +460,14 @@ fn sdl_warnings_are_refused_only_with_strict() {
         );
     }
     let validated = run(&["sdl", "validate", "--strict", &path, "-o", "json"]);
-    let verdict: Value = serde_json::from_slice(&validated.stdout).unwrap();
-    assert_eq!(
-        (validated.status.code(), &verdict["is_valid"]),
-        (Some(1), &false.into())
-    );
+    assert_eq!(validated.status.code(), Some(1));
+    assert_eq!(json(&validated)["is_valid"], false);
 }
 
 #[test]
 fn sdl_commands_print_manifest_groups_and_hash() {
     let web = sample("web.yaml");
-    let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();
+    let manifest = json(&run(&["sdl", "manifest", &web]));
     assert_eq!(manifest[0]["services"][0]["image"], "nginx:1.27");
     let groups = text(&run(&["sdl", "groups", &web, "--output", "yaml"]).stdout);
     assert!(groups.starts_with("- name: anywhere\n"), "{groups}");
@@ -571,12 +487,8 @@ fn standard_input_is_accepted_as_file() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(&std::fs::read(sample("web.yaml")).unwrap())
-        .unwrap();
+    let sdl = std::fs::read(sample("web.yaml")).unwrap();
+    child.stdin.take().unwrap().write_all(&sdl).unwrap();
     let piped = text(&child.wait_with_output().unwrap().stdout);
     assert_eq!(piped, text(&run(&["sdl", "hash", &sample("web.yaml")]).stdout));
 }
@@ -586,44 +498,25 @@ fn explain_prints_price_or_reason_per_node() {
     let no = run(&["explain", &sample("gpu.yaml")]);
     let stdout = text(&no.stdout);
     assert_eq!(no.status.code(), Some(1), "{stdout}");
-    assert!(
-        stdout.contains("would not bid") && stdout.contains("node1") && stdout.contains("node2"),
-        "{stdout}"
-    );
-    let yes = run(&[
-        "explain",
-        "--output",
-        "json",
-        "--node-gpus",
-        "nvidia/h100/80Gi/SXM5=1",
-        &sample("gpu.yaml"),
-    ]);
-    let verdict: Value = serde_json::from_slice(&yes.stdout).unwrap();
+    assert_contains(&stdout, &["would not bid", "node1", "node2"]);
+    let gpus = "--node-gpus=nvidia/h100/80Gi/SXM5=1";
+    let yes = run(&["explain", "--output=json", gpus, &sample("gpu.yaml")]);
+    let verdict = json(&yes);
     assert!(yes.status.success(), "{verdict}");
     assert_eq!(verdict["would_bid"], true);
     assert_eq!(verdict["price"]["amount"], "11.839760000000000000");
     let whose = run(&["explain", &sample("gpu.yaml"), "--kubeconfig=/nowhere"]);
-    let stderr = text(&whose.stderr);
-    assert!(
-        whose.status.code() == Some(1) && stderr.contains("--from"),
-        "{stderr}"
-    );
+    assert_eq!(whose.status.code(), Some(1));
+    assert_contains(&text(&whose.stderr), &["--from"]);
     let nobody = run(&["explain", &sample("gpu.yaml"), "--from="]);
     assert!(text(&nobody.stderr).contains("missing value of --from"));
     let order = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1";
     let whose = run(&["explain", "--order", order]);
     assert!(text(&whose.stderr).contains("--order requires --provider"));
     let help = text(&run(&["explain", "--help"]).stdout);
-    for flag in [
-        "--from",
-        "--kubeconfig",
-        "--order",
-        "--provider-url",
-        "--bid-price-script-path",
-        "Examples:",
-    ] {
-        assert!(help.contains(flag), "{flag}: {help}");
-    }
+    let flags = ["--from", "--kubeconfig", "--order", "--provider-url", "Examples:"];
+    assert_contains(&help, &flags);
+    assert_contains(&help, &["--bid-price-script-path"]);
     assert!(!help.contains("--gateway-listen-address"), "{help}");
 }
 
@@ -658,29 +551,17 @@ fn invalid_files_are_clear_errors() {
 
 #[test]
 fn invalid_flags_report_expected_values() {
-    for (args, word) in [
-        (vec!["dev", "--block-time", "0s"], "greater than zero"),
-        (vec!["dev", "--node-gpus", "a100=2"], "nvidia/a100"),
-        (vec!["dev", "--rate", "0"], "greater than 0"),
-        (
-            vec!["dev", "--bid-price-strategy", "shellScript"],
-            "--bid-price-script-path",
-        ),
-        (
-            vec!["dev", "--bid-price-strategy", "policy"],
-            "--bid-price-policy",
-        ),
-        (
-            vec!["dev", "--once", "--bid-price-storage-scale", "beta2=x"],
-            "beta2=x",
-        ),
+    for (line, word) in [
+        ("dev --block-time 0s", "greater than zero"),
+        ("dev --node-gpus a100=2", "nvidia/a100"),
+        ("dev --rate 0", "greater than 0"),
+        ("dev --bid-price-strategy shellScript", "--bid-price-script-path"),
+        ("dev --bid-price-strategy policy", "--bid-price-policy"),
+        ("dev --once --bid-price-storage-scale beta2=x", "beta2=x"),
     ] {
-        let output = run(&args);
-        let stderr = text(&output.stderr);
-        assert!(
-            !output.status.success() && stderr.contains(word),
-            "{args:?}: {stderr}"
-        );
+        let output = run_line(line);
+        assert!(!output.status.success(), "{line}");
+        assert_contains(&text(&output.stderr), &[word]);
     }
 }
 
@@ -700,36 +581,22 @@ fn price_policy_is_checked_and_applied() {
 
     let flags = ["--bid-price-strategy", "policy", "--bid-price-policy", file];
     let explained = run(&[&["explain", &sample("web.yaml"), "--output", "json"], &flags[..]].concat());
-    let verdict: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert!(explained.status.success(), "{verdict}");
+    assert!(explained.status.success(), "{}", text(&explained.stdout));
 
     let rule = "rules: [{name: nobody, deny: true}]\n";
     std::fs::write(&path, format!("{policy}{rule}")).unwrap();
     let denied = run(&[&["explain", &sample("web.yaml")], &flags[..]].concat());
-    assert!(
-        text(&denied.stdout).contains("rule `nobody` denies this order"),
-        "{}",
-        text(&denied.stdout)
-    );
+    assert_contains(&text(&denied.stdout), &["rule `nobody` denies this order"]);
 
     std::fs::write(&path, policy.replace("cpu: 1", "cpu: one")).unwrap();
     let wrong = run(&["price", "check", file, "--output", "json"]);
-    let found: serde_json::Value = serde_json::from_slice(&wrong.stdout).unwrap();
+    let found = json(&wrong);
     assert!(!wrong.status.success() && found["is_valid"] == false, "{found}");
-    assert!(
-        found["error"]
-            .as_str()
-            .unwrap()
-            .contains("line 4: `one` is not a decimal number"),
-        "{found}"
-    );
+    let error = found["error"].as_str().unwrap();
+    assert_contains(error, &["line 4: `one` is not a decimal number"]);
     // No command starts with the invalid file, and the message names it.
     let refused = run(&[&["explain", &sample("web.yaml")], &flags[..]].concat());
-    assert!(
-        text(&refused.stderr).contains("prices.yaml: line 4"),
-        "{}",
-        text(&refused.stderr)
-    );
+    assert_contains(&text(&refused.stderr), &["prices.yaml: line 4"]);
 }
 
 #[test]
@@ -742,9 +609,9 @@ fn version_and_completions_are_printed() {
 fn recorded_sdl_files_are_served() {
     let inputs = testbed::recordings::files(&testbed::recordings::folder("peer/sdl"), ".yaml");
     assert!(inputs.len() >= 8, "{inputs:?}");
-    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "20ms"];
-    args.extend(inputs.iter().filter_map(|path| path.to_str()));
-    let output = run(&args);
+    let inputs: Vec<&str> = inputs.iter().filter_map(|path| path.to_str()).collect();
+    let dev = "dev --once --accept-any --block-time 20ms";
+    let output = run_line(&format!("{dev} {}", inputs.join(" ")));
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
 

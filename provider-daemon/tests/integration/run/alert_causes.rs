@@ -4,7 +4,6 @@ use super::alerts::Monitored;
 use super::doctor::certify;
 use crate::run::served::Served;
 use crate::stage::{ADDRESS, Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::DeploymentId;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
@@ -35,7 +34,7 @@ fn set_balance(stage: &Stage, denom: &str, amount: u128) {
 
 fn win(stage: &Stage, provider: &Running, order: &DeploymentId) {
     let bid = stage.bid(order, provider).id;
-    stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    stage.accept(bid);
 }
 
 /// Changes the log level repeatedly, with long texts. The audit log records each change.

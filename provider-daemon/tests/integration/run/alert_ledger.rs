@@ -12,7 +12,6 @@ use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics as Capacity,
 };
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig, parse_storage_scales};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::types::ResourceUnit;
@@ -101,7 +100,7 @@ fn ledger_that_differs_from_a_recount_fires_its_alert() {
         make_block();
         reserved() > 0.0
     });
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     until("no reservation", dump, || {
         make_block();
         reserved() == 0.0

@@ -3,7 +3,6 @@
 use crate::http::curl;
 use crate::run::served::Served;
 use crate::stage::{PRICES, Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::BidId;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -28,10 +27,7 @@ fn outcome(lines: &[Value], act: &str) -> Option<Value> {
 fn lease(stage: &Stage, provider: &Running, dseq: u64) -> BidId {
     let id = stage.order(dseq);
     let bid = stage.bid(&id, provider).id;
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.clone() })
-        .unwrap();
+    stage.accept(bid.clone());
     until(
         "the lease",
         || provider.dump(),

@@ -1,7 +1,6 @@
 //! The circuit breaker of a running provider, and other operator commands.
 
 use crate::stage::{ADDRESS, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BidId};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -36,10 +35,7 @@ fn breaker_is_released_by_command_and_not_by_file() {
     provider.says("waiting for the circuit breaker to be released: `provider-daemon breaker release`");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("lease won");
     std::fs::remove_file(&file).unwrap();
     let height = || stage.chain.market(|market| market.height());
@@ -217,10 +213,7 @@ fn operator_closes_exactly_one_lease_by_command() {
     let leases = [1, 2].map(|number| {
         let id = stage.order(number);
         let bid = stage.bid(&id, &provider).id;
-        stage
-            .chain
-            .tenant(TenantMsg::CreateLease { bid: bid.clone() })
-            .unwrap();
+        stage.accept(bid.clone());
         bid
     });
     let listed = || {

@@ -4,7 +4,6 @@
 
 use crate::stage::{Running, Stage, until};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin, DecCoin, DeploymentId};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -110,7 +109,7 @@ fn orders_of_one_block_have_one_price_during_policy_change() {
         changes_at_once += usize::from(seen.is_disjoint(&distinct));
         seen.extend(distinct);
         for id in orders {
-            stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+            stage.close(id);
         }
         // The new policy is in force before the next burst.
         std::thread::sleep(Duration::from_millis(700));

@@ -1,7 +1,6 @@
 //! Events on Redis. The provider works with and without the server.
 
 use crate::stage::Stage;
-use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -42,10 +41,7 @@ fn events_are_read_by_another_process_and_dead_bus_ends_no_lease() {
         .collect();
     assert_eq!(facts[0]["event"]["event"], "order_seen", "{facts:?}");
     drop(server);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("lease won");
     let Some(_server) = stage.redis(port, &PASSWORD) else {
         return;

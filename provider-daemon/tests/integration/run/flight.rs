@@ -1,7 +1,6 @@
 //! A recording of a provider is replayed by another process. A full disk stops only the recording.
 
 use crate::stage::{PRICES, Stage};
-use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -19,12 +18,9 @@ fn recordings_are_replayed_also_of_a_killed_process() {
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     let order = bid.id.order.to_string();
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("lease won");
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     provider.says("lease closed");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());

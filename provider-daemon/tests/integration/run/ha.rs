@@ -2,7 +2,6 @@
 //! failure, and every order gets exactly one bid.
 
 use crate::stage::{Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, DeploymentId};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -341,7 +340,7 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
     let id = pair.order();
     until("the order has a bid", dump, || !pair.stage.bids(&id).is_empty());
     let bid = pair.stage.bids(&id).remove(0).id;
-    pair.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    pair.stage.accept(bid);
     let key = "{akash-provider}:election:spoiled";
     // First a value of another program under our key, then a well-formed record with an unknown holder.
     let stranger = format!("HSET {key} version 1 holder stranger term 9999 lease_ms 1000 beside {{");

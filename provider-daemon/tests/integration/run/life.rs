@@ -1,7 +1,6 @@
 //! Orders, bids and leases of a provider on a working network.
 
 use crate::stage::{ADDRESS, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::BidState;
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
@@ -18,13 +17,10 @@ fn order_gets_bid_and_lease_and_is_closed() {
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     provider.says("\"event\":\"bid_placed\"");
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id.clone() })
-        .unwrap();
+    stage.accept(bid.id.clone());
     provider.says("\"event\":\"lease_won\"");
     assert_eq!(stage.live_leases(), 1);
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     provider.says("\"event\":\"lease_closed\"");
     let lines = provider.output();
     let parsed = lines.lines().map(serde_json::from_str::<serde_json::Value>);
@@ -91,10 +87,7 @@ fn bids_survive_every_kind_of_stop() {
         (1, BidState::Open, &bid.id)
     );
     // The adopted bid is valid and wins.
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     third.says("lease won");
     assert_eq!(stage.live_leases(), 1);
     third.kill();

@@ -4,7 +4,6 @@ use crate::http::curl;
 use crate::run::served::Served;
 use crate::run::websocket::Websocket;
 use crate::stage::{PRICES, Running, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_service::supervise::{Part, PartFailed, RestartPolicy, Supervisor};
 use futures::FutureExt;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -334,10 +333,7 @@ fn sighup_drains_like_sigterm() {
     provider.says("ready: bidding");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("lease won");
     provider.signal(Signal::SIGHUP);
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());

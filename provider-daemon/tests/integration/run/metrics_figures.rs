@@ -4,7 +4,6 @@
 use crate::run::doctor::{Results, installation};
 use crate::scrape::{get, scraped};
 use crate::stage::{ADDRESS, Stage};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, Msg};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ fn lease(stage: &Stage, leases: u64) {
             };
             market.execute(&create).unwrap();
         });
-        stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+        stage.accept(bid);
     }
 }
 

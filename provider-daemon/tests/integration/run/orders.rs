@@ -2,7 +2,6 @@
 
 use crate::run::served::Served;
 use crate::stage::{ADDRESS, Stage, TENANT, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
     Address, BidId, BidState, DecCoin, DeploymentId, MarketParams, Msg, ProviderRecord,
 };
@@ -65,7 +64,7 @@ fn lose(served: &Served, dseq: u64) {
         orders["orders"][0]["steps"].to_string().contains("bid_placed")
     });
     let bid = other_bid(stage, &id);
-    stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    stage.accept(bid);
 }
 
 fn outcomes(stage: &Stage) -> Vec<(u64, String)> {

@@ -4,7 +4,6 @@ use crate::http::token_within;
 use crate::run::tenant::tenant;
 use crate::stage::{ADDRESS, Running, Stage, until};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BidId};
 use serde_json::Value;
 use std::time::Duration;
@@ -79,7 +78,7 @@ impl Served {
         let bid = || -> Option<BidId> { Some(self.stage.bids(&id).first()?.id.clone()) };
         self.until("a bid", || bid().is_some());
         let bid = bid().unwrap();
-        self.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+        self.stage.accept(bid);
         self.until("the lease", || self.has_printed("\"event\":\"lease_won\""));
         let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
         let dseq = DSEQ.to_string();

@@ -4,7 +4,6 @@ use crate::http::{curl, token};
 use crate::stage::{ADDRESS, Running, Stage, until};
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin};
 use serde_json::Value;
 use std::time::Duration;
@@ -59,10 +58,7 @@ fn tenant_is_served_from_order_to_close() {
 
     let id = stage.order_of(key.address(), 9);
     let bid = stage.bid(&id, &provider);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id })
-        .unwrap();
+    stage.accept(bid.id);
     provider.says("\"event\":\"lease_won\"");
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let (code, manifest, err) = stage.ran(&["sdl", "manifest", sample]);
@@ -90,7 +86,7 @@ fn tenant_is_served_from_order_to_close() {
     let lease = format!("{url}/lease/9/1/1/status");
     let (status, body) = curl(&["--header", &bearer, &lease]).unwrap();
     assert!(status == 200 && body.contains("\"web\""), "{status} {body}");
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     provider.says("\"event\":\"lease_closed\"");
 }
 
@@ -147,10 +143,7 @@ fn tenant_commands_cover_complete_deployment() {
     good(&["tx", "cert", "publish", "client", "--yes"]);
     let id = stage.order_of(key.address(), 9);
     let bid = stage.bid(&id, &provider);
-    stage
-        .chain
-        .tenant(TenantMsg::CreateLease { bid: bid.id.clone() })
-        .unwrap();
+    stage.accept(bid.id.clone());
     // Submits without waiting for the provider, because the command waits.
     until(
         "the lease at the node",
@@ -185,7 +178,7 @@ fn tenant_commands_cover_complete_deployment() {
     good(&["lease-events", "--dseq", "9"]);
     assert_eq!(good(&["lease-shell", "web", "cat", "--dseq", "9"]), "");
     assert!(good(&["get-manifest", "--dseq", "9"]).contains("nginx"));
-    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    stage.close(id);
     provider.says("\"event\":\"lease_closed\"");
     until(
         "the end of the lease",

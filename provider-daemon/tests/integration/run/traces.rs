@@ -4,7 +4,6 @@ use crate::collector::{Behavior, Collector, attribute, message, tree};
 use crate::run::served::Served;
 use crate::scrape::scraped;
 use crate::stage::{PRICES, Stage, until};
-use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::Address;
 use nix::sys::signal::Signal;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -147,11 +146,7 @@ fn each_order_has_one_trace_across_a_restart() {
         .chain
         .market(|market| market.leases().next().unwrap().lease.id.clone());
     let id = lease.deployment().clone();
-    served
-        .stage
-        .chain
-        .tenant(TenantMsg::CloseDeployment { id })
-        .unwrap();
+    served.stage.close(id);
     served.until("the end of the lease", || {
         served.has_printed("\"event\":\"lease_closed\"")
     });
