@@ -312,12 +312,11 @@ fn watch_status(
     let (handle, background) = (handle.clone(), background.clone());
     let (sender, status) = watch::channel(Arc::default());
     let asking = async move {
-        loop {
-            tokio::select! {
-                biased;
-                () = background.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
+        while background
+            .run_until_cancelled(tokio::time::sleep(LOOK_EVERY))
+            .await
+            .is_some()
+        {
             sender.send_replace(handle.status().await);
         }
     };
@@ -334,12 +333,7 @@ fn make_blocks(
     let (chain, backend, background) = (chain.clone(), Arc::clone(backend), background.clone());
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(block_time);
-        loop {
-            tokio::select! {
-                biased;
-                () = background.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        while background.run_until_cancelled(ticks.tick()).await.is_some() {
             // Advanced by the block time instead of the clock, so that delayed blocks have the same length.
             chain.advance(block_time);
             backend.tick().await;

@@ -225,12 +225,7 @@ async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToke
     // After a suspend of the machine one block is enough: its time comes from the clock.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = Instant::now();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let now = Instant::now();
         chain.advance(now.duration_since(last));
         last = now;

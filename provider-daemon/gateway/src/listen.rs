@@ -90,12 +90,7 @@ impl GatewayListener {
         let places = Arc::new(Semaphore::new(self.places));
         let (table, port) = (Arc::clone(&self.table), self.protocol.port());
         let connections = TaskTracker::new();
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = self.shutdown.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
+        while let Some(accepted) = self.shutdown.run_until_cancelled(listener.accept()).await {
             let (tcp, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -113,12 +108,10 @@ impl GatewayListener {
                 }
             }
             // Never closed, so a place always becomes free.
-            let place = tokio::select! {
-                biased;
-                () = self.shutdown.cancelled() => break,
-                place = Arc::clone(&places).acquire_owned() => place,
+            let place = Arc::clone(&places).acquire_owned();
+            let Some(Ok(place)) = self.shutdown.run_until_cancelled(place).await else {
+                break;
             };
-            let Ok(place) = place else { break };
             // Entered before the handshake, where a silent client would stay.
             let network = network_of(address.ip(), tcp.local_addr().ok().map(|server| server.ip()));
             let connection = Arc::new(table.enter(port, network, place));

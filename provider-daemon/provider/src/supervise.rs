@@ -149,10 +149,8 @@ async fn supervise(
             break;
         };
         tracing::error!(part = part.name(), reason = why, after = ?wait, "part of the provider failed, restarting it");
-        tokio::select! {
-            biased;
-            () = draining.cancelled() => return Ok(()),
-            () = sleep(wait) => {}
+        if draining.run_until_cancelled(sleep(wait)).await.is_none() {
+            return Ok(());
         }
         machine.step(origin.elapsed(), RestartInput::Due);
         pulse.restarted();

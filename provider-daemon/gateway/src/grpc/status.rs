@@ -74,11 +74,7 @@ struct StatusStream {
 impl StatusStream {
     async fn next(&mut self) -> Option<wire::Status> {
         loop {
-            tokio::select! {
-                biased;
-                () = self.app.draining.cancelled() => return None,
-                _ = self.ticks.tick() => {}
-            }
+            self.app.draining.run_until_cancelled(self.ticks.tick()).await?;
             let update = now(&self.app).await;
             // Compared without the timestamp, which always differs.
             let timeless = wire::Status {

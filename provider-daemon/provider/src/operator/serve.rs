@@ -88,10 +88,8 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
             let turn = Arc::clone(&turns).acquire_owned().await.ok();
             (turn, socket.listener.accept().await)
         };
-        let (turn, accepted) = tokio::select! {
-            biased;
-            () = until.cancelled() => return,
-            accepted = accepting => accepted,
+        let Some((turn, accepted)) = until.run_until_cancelled(accepting).await else {
+            return;
         };
         match accepted {
             Ok((stream, _)) if is_allowed(&stream, socket.owner) => {

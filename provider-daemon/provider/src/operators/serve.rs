@@ -70,11 +70,7 @@ pub(crate) async fn listen(
                 reported = Some(error.kind());
             }
         }
-        tokio::select! {
-            biased;
-            () = until.cancelled() => return None,
-            () = sleep(LISTEN_PAUSE) => {}
-        }
+        until.run_until_cancelled(sleep(LISTEN_PAUSE)).await?;
     }
 }
 
@@ -88,12 +84,7 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     let mut connections = JoinSet::new();
     // Sorted by age, oldest first.
     let mut open: Vec<(IpAddr, AbortHandle)> = Vec::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = until.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
+    while let Some(accepted) = until.run_until_cancelled(listener.accept()).await {
         while connections.try_join_next().is_some() {}
         open.retain(|(_, task)| !task.is_finished());
         match accepted {

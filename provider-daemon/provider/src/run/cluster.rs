@@ -107,12 +107,7 @@ impl ClusterAccess {
 /// Updates the in-memory cluster periodically until `until` is cancelled.
 async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
     let mut ticks = tokio::time::interval(TICK);
-    loop {
-        tokio::select! {
-            biased;
-            () = until.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
+    while until.run_until_cancelled(ticks.tick()).await.is_some() {
         backend.tick().await;
         pulse.beat(TICK_LIMIT);
     }
@@ -160,10 +155,8 @@ impl ClusterConnector {
                 self.leading.clone(),
                 &self.writers,
             );
-            let connected = tokio::select! {
-                biased;
-                () = until.cancelled() => return,
-                connected = connector => connected,
+            let Some(connected) = until.run_until_cancelled(connector).await else {
+                return;
             };
             match connected {
                 Ok(kubernetes) => {
@@ -180,10 +173,12 @@ impl ClusterConnector {
                         .set(Some(format!("the cluster: {error:#}{remedy}")));
                 }
             }
-            tokio::select! {
-                biased;
-                () = until.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
+            if until
+                .run_until_cancelled(tokio::time::sleep(wait))
+                .await
+                .is_none()
+            {
+                return;
             }
             wait = (wait * 2).min(WAIT_MAX);
         }

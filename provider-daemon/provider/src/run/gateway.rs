@@ -350,11 +350,8 @@ async fn begin(
             Err(why) => format!("a certificate, so that tenants reach it: {why}"),
         };
         condition.set(Some(why));
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return None,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+        let pause = tokio::time::sleep(CHECK_INTERVAL);
+        shutdown.run_until_cancelled(pause).await?;
     }
 }
 
@@ -391,12 +388,11 @@ async fn follow(
     mut loaded: Option<(SystemTime, u64)>,
     shutdown: &CancellationToken,
 ) {
-    loop {
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+    while shutdown
+        .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
+        .await
+        .is_some()
+    {
         let there = plan.stamp();
         if there == loaded || there.is_none() {
             continue;

@@ -162,12 +162,11 @@ impl ReadinessWatch {
         (pulse, provider): (&Pulse, &Pulse),
     ) {
         let mut summarized = Instant::now();
-        loop {
-            tokio::select! {
-                biased;
-                () = until.cancelled() => return,
-                () = tokio::time::sleep(CHECK_INTERVAL) => {}
-            }
+        while until
+            .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
+            .await
+            .is_some()
+        {
             pulse.beat(LOOP_LIMIT);
             let response = handle.try_status().await;
             if response.is_some() {
