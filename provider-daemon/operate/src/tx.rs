@@ -3,6 +3,7 @@
 mod cert;
 mod deployment;
 mod lease;
+mod market;
 mod provider;
 mod send;
 
@@ -35,6 +36,7 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
         TxCommand::Cert(command) => cert::run(command, args, home),
         TxCommand::Provider(command) => provider::run(command, args, home),
         TxCommand::Deployment(command) => deployment::run(command, args, home),
+        TxCommand::Market(MarketTx::Bid(command)) => market::close_bid(command, args, home),
         TxCommand::Market(MarketTx::Lease(command)) => lease::run(command, args, home),
         TxCommand::Escrow(EscrowTx::Deposit(command)) => deployment::deposit(command, args, home),
     }

@@ -107,7 +107,7 @@ pub enum TxCommand {
     /// Create, update or close a deployment of a tenant
     #[command(subcommand)]
     Deployment(DeploymentTx),
-    /// Accept bids on the orders of a tenant
+    /// Accept or close bids, close or settle leases
     #[command(subcommand)]
     Market(MarketTx),
     /// Deposit money for a deployment of a tenant

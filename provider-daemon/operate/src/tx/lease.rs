@@ -1,8 +1,8 @@
-//! `tx market lease`: accepts bids.
+//! `tx market lease create`: accepts bids.
 
 use super::deployment::open_deployment;
 use super::send::send;
-use super::{TxAccount, node, waits_for_block};
+use super::{TxAccount, market, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{LeaseCreateArgs, LeaseTx};
 use akash_provider_chain::Reader;
@@ -23,8 +23,11 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(command: &LeaseTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let LeaseTx::Create(what) = command;
-    block_on(create(what, args, &TxAccount::from_args(args, home)?))
+    match command {
+        LeaseTx::Create(what) => block_on(create(what, args, &TxAccount::from_args(args, home)?)),
+        LeaseTx::Withdraw(which) => market::withdraw(which, args, home),
+        LeaseTx::Close(which) => market::close_lease(which, args, home),
+    }
 }
 
 async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> anyhow::Result<ExitCode> {

@@ -1,8 +1,10 @@
 //! Deployments with transactions only: order, lease, deposit, update, close.
 
 use crate::stage::{ADDRESS, Stage, TENANT, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl;
 use akash_provider_core::types::{
-    Address, BidId, Dec, DeploymentId, LeaseState, Msg, OrderId, ProviderRecord,
+    Address, BidId, BidState, CloseReason, Dec, DeploymentId, LeaseState, Msg, OrderId, ProviderRecord,
 };
 use serde_json::Value;
 use std::process::Stdio;
@@ -45,11 +47,15 @@ fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> Bid
         };
         market.execute(&create).unwrap();
     });
-    // A node serves the state of complete blocks.
+    mined(stage, 1);
+    id
+}
+
+/// Waits for blocks. A node serves the state of complete blocks.
+fn mined(stage: &Stage, blocks: u64) {
     let height = || stage.chain.market(|market| market.height());
     let before = height();
-    until("a block", String::new, || height() > before);
-    id
+    until("blocks", String::new, || height() >= before + blocks);
 }
 
 fn good(stage: &Stage, args: &[&str]) -> (Value, String) {
@@ -140,6 +146,96 @@ fn tenant_deploys_pays_updates_and_closes_by_transactions() {
     assert!(!record().deployment.active && served_by(&stage).is_empty());
     let (_, stderr) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
     assert!(stderr.contains("already closed"), "{stderr}");
+}
+
+#[test]
+fn lease_is_closed_by_its_tenant() {
+    let mut stage = Stage::new("closing", false);
+    stage.start_node(FAST);
+    good(&stage, &["tx", "deployment", "create", SDL, "--dseq=8"]);
+    let provider = Address::from_bytes(&[9; 20]).unwrap();
+    let lease = bid(&stage, &provider, &order(8, 1), 90);
+    good(&stage, &["tx", "market", "lease", "create", "--dseq=8"]);
+    let close = ["tx", "market", "lease", "close", "--dseq=8"];
+    refused(&stage, &close, &["missing --provider", "query market lease list"]);
+    let named = format!("--provider={provider}");
+    let absent = [&close[..], &[&named, "--gseq=2"]].concat();
+    refused(&stage, &absent, &["no lease", "8/2/1", "on the chain"]);
+    let close = [&close[..], &[&named]].concat();
+    good(&stage, &close);
+    assert!(served_by(&stage).is_empty());
+    let (_, stderr) = good(&stage, &close);
+    assert!(
+        stderr.contains("is already closed, no transaction sent"),
+        "{stderr}"
+    );
+}
+
+/// Creates a deployment of another tenant, and returns its order.
+fn order_of_tenant(stage: &Stage) -> OrderId {
+    let mut order = order(8, 1);
+    let id = &mut order.group.deployment;
+    id.owner = TENANT.parse().unwrap();
+    let sdl = sdl::parse(&std::fs::read_to_string(SDL).unwrap()).unwrap();
+    stage.chain.market(|market| {
+        market.fund(&id.owner, &"900000000uact".parse().unwrap());
+        let deposit = "5000000uact".parse().unwrap();
+        let create = TenantMsg::create_deployment(id.clone(), &sdl, deposit);
+        market.tenant(create).unwrap();
+    });
+    order
+}
+
+#[test]
+fn bid_is_closed_and_lease_settled_by_its_provider() {
+    let mut stage = Stage::new("settling", false);
+    stage.start_node(FAST);
+    let lease = bid(&stage, &ADDRESS.parse().unwrap(), &order_of_tenant(&stage), 90);
+    let owner = format!("--owner={TENANT}");
+    let closing = ["tx", "market", "bid", "close", &owner, "--dseq=8"];
+    let other = format!("--provider={TENANT}");
+    refused(
+        &stage,
+        &[&closing[..], &[&other]].concat(),
+        &["differs from the account of the key"],
+    );
+    let reason = [&closing[..], &["--reason=9999"]].concat();
+    let (code, _, err) = stage.ran(&reason);
+    assert!(
+        code == 2 && err.contains("9999 is not in 10000..20000"),
+        "{code} {err}"
+    );
+    let state = || stage.chain.market(|market| market.bid(&lease).unwrap().state);
+    assert_eq!(state(), BidState::Open);
+    let create = TenantMsg::CreateLease { bid: lease.clone() };
+    stage.chain.market(|market| market.tenant(create).unwrap());
+    mined(&stage, 3);
+    let withdrawn = || {
+        let record = stage.chain.market(|market| market.lease(&lease).unwrap());
+        record.payment.unwrap().withdrawn.amount
+    };
+    let withdraw = ["tx", "market", "lease", "withdraw", &owner, "--dseq=8"];
+    let before = withdrawn();
+    good(&stage, &withdraw);
+    assert!(withdrawn() > before);
+    let (_, stderr) = good(&stage, &[&closing[..], &["--reason=10001"]].concat());
+    assert!(
+        stderr.contains("won the order: closing the bid closes the lease"),
+        "{stderr}"
+    );
+    assert_eq!(state(), BidState::Closed);
+    let closed = stage.chain.market(|market| market.lease(&lease).unwrap().lease);
+    assert_eq!(
+        (closed.state, closed.reason),
+        (LeaseState::Closed, Some(CloseReason::Decommission))
+    );
+    for again in [&withdraw, &closing] {
+        let (_, stderr) = good(&stage, again);
+        assert!(
+            stderr.contains("is already closed, no transaction sent"),
+            "{stderr}"
+        );
+    }
 }
 
 #[test]

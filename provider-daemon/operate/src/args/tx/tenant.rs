@@ -57,9 +57,28 @@ pub struct DeploymentArgs {
 /// Actions on the market.
 #[derive(Debug, Subcommand)]
 pub enum MarketTx {
-    /// Create leases from the bids on orders
+    /// Close a bid of the provider, and its lease
+    #[command(subcommand)]
+    Bid(BidTx),
+    /// Create, close or settle leases
     #[command(subcommand)]
     Lease(LeaseTx),
+}
+
+/// Actions on bids.
+#[derive(Debug, Subcommand)]
+pub enum BidTx {
+    /// Close an open bid, or the lease of a winning bid, as its provider
+    Close {
+        /// Bid.
+        #[command(flatten)]
+        which: BidArgs,
+        /// Reason on the chain, from 10000 to 19999: 10000 unstable, 10001 decommission, 10002 unspecified, 10003
+        /// manifest timeout
+        #[arg(long, value_name = "NUMBER", default_value_t = 10_002,
+              value_parser = clap::value_parser!(u32).range(10_000..20_000))]
+        reason: u32,
+    },
 }
 
 /// Actions on leases.
@@ -67,6 +86,30 @@ pub enum MarketTx {
 pub enum LeaseTx {
     /// Accept the cheapest bid on every open order of a deployment, or the bids of --provider
     Create(LeaseCreateArgs),
+    /// Settle a lease and withdraw its earnings, as its provider
+    Withdraw(BidArgs),
+    /// Close a lease, as its tenant
+    Close(BidArgs),
+}
+
+/// ID of a bid, and of the lease of a winning bid.
+#[derive(Debug, Args)]
+pub struct BidArgs {
+    /// Sequence number of the deployment (dseq)
+    #[arg(long)]
+    pub dseq: u64,
+    /// Sequence number of the group (gseq)
+    #[arg(long, default_value_t = 1)]
+    pub gseq: u32,
+    /// Sequence number of the order (oseq)
+    #[arg(long, default_value_t = 1)]
+    pub oseq: u32,
+    /// Tenant account [default: the account of the key]
+    #[arg(long, value_name = "ADDRESS")]
+    pub owner: Option<Address>,
+    /// Provider account [default: the account of the key]
+    #[arg(long, value_name = "ADDRESS")]
+    pub provider: Option<Address>,
 }
 
 /// Arguments of `tx market lease create`.
