@@ -4,6 +4,7 @@ pub mod environment;
 pub mod help;
 pub mod operators;
 
+use crate::version::VersionArgs;
 use akash_provider_dev::args::{DevArgs, DevnetArgs};
 use akash_provider_operate::args::{
     BusCommand, ConfigCommand, DoctorArgs, ExplainArgs, KeysArgs, MigrateCommand, OperatorCommand,
@@ -84,7 +85,7 @@ pub enum Command {
     #[command(flatten)]
     Tenant(TenantCommand),
     /// Print the version and the commit of the build
-    Version,
+    Version(VersionArgs),
     /// Print a completion script for a shell
     Completions {
         /// Shell to generate the script for

@@ -6,6 +6,7 @@
 pub mod args;
 mod completions;
 pub mod error;
+pub mod version;
 
 use akash_provider_cli::output::say;
 use akash_provider_dev::{dev, devnet};
@@ -14,7 +15,7 @@ use akash_provider_operate::{
 };
 use akash_provider_service::args::{GlobalArgs, RunArgs};
 use akash_provider_service::supervise::PartFailed;
-use akash_provider_service::{COMMIT, core_dumps, flight, logging, run};
+use akash_provider_service::{core_dumps, flight, logging, run};
 use args::operators::OperatorsCli;
 use args::{Cli, Command};
 use std::process::ExitCode;
@@ -55,13 +56,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Price(command) => price::run(command),
         Command::Tools(command) => tools::run(command),
         Command::Tenant(command) => akash_provider_tenant::run(command, home),
-        Command::Version => {
-            say(&format!(
-                "provider-daemon {}\ncommit {COMMIT}\n",
-                env!("CARGO_PKG_VERSION")
-            ));
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Version(args) => version::run(args),
         Command::Completions { shell } => {
             say(&completions::script(*shell));
             Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 mod commit;
 
 use crate::cli::{run, text};
+use serde_json::{Value, json};
 use std::fs;
 
 const ONE: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -16,6 +17,29 @@ fn version_prints_the_commit_or_unknown() {
     assert_eq!(lines[0], concat!("provider-daemon ", env!("CARGO_PKG_VERSION")));
     let commit = lines[1].strip_prefix("commit ").unwrap();
     assert!(commit == "unknown" || commit.len() >= 7, "{stdout}");
+}
+
+#[test]
+fn long_version_has_the_fields_of_the_go_provider() {
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&text(&run(args).stdout)).unwrap() };
+    let fields = |found: &Value| {
+        found
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let short = json(&["version", "-o", "json"]);
+    assert_eq!(
+        (fields(&short), &short["version"]),
+        ("commit version".to_owned(), &json!(env!("CARGO_PKG_VERSION")))
+    );
+    let long = json(&["version", "--long", "--output=json"]);
+    assert_eq!(fields(&long), "build_tags commit name server_name version");
+    let yaml = text(&run(&["version", "--long"]).stdout);
+    assert!(yaml.lines().any(|line| line == "name: provider-daemon"), "{yaml}");
 }
 
 #[test]
