@@ -154,7 +154,7 @@ fn lease_is_closed_by_its_tenant() {
     stage.start_node(FAST);
     good(&stage, &["tx", "deployment", "create", SDL, "--dseq=8"]);
     let provider = Address::from_bytes(&[9; 20]).unwrap();
-    let lease = bid(&stage, &provider, &order(8, 1), 90);
+    bid(&stage, &provider, &order(8, 1), 90);
     good(&stage, &["tx", "market", "lease", "create", "--dseq=8"]);
     let close = ["tx", "market", "lease", "close", "--dseq=8"];
     refused(&stage, &close, &["missing --provider", "query market lease list"]);
