@@ -10,9 +10,7 @@ use akash_provider_cli::node::block_on;
 use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{
-    Address, BidId, BidState, CloseReason, DeploymentId, GroupId, Msg, OrderId,
-};
+use akash_provider_core::types::{Address, BidId, BidState, CloseReason, DeploymentId, Msg};
 use akash_provider_service::audit::this_process;
 use anyhow::{Context, bail};
 use prost_types::Any;
@@ -89,19 +87,10 @@ impl BidArgs {
                 own("--provider", self.provider.as_ref(), account)?,
             ),
         };
-        let deployment = DeploymentId {
-            owner,
-            dseq: self.dseq,
-        };
-        let group = GroupId {
-            deployment,
-            gseq: self.gseq,
-        };
-        let order = OrderId {
-            group,
-            oseq: self.oseq,
-        };
-        Ok(BidId { order, provider })
+        let order = DeploymentId::new(owner, self.dseq)
+            .group(self.gseq)
+            .order(self.oseq);
+        Ok(order.bid(provider))
     }
 }
 
