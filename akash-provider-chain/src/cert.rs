@@ -26,7 +26,7 @@ use akash_provider_core::types::{Address, Msg};
 use p256::ecdsa::SigningKey;
 use pem::{EncodeConfig, LineEnding, Pem};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Validity period of a new certificate: 365 days, the same as in the Go provider.
@@ -109,6 +109,33 @@ pub enum CertError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+}
+
+impl CertError {
+    fn damaged(path: &Path, why: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    fn io(operation: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Returns the error of an operation on a file that must exist.
+    fn io_or_absent(operation: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| match source.kind() {
+            std::io::ErrorKind::NotFound => Self::Absent {
+                path: path.to_owned(),
+            },
+            _ => Self::io(operation, path)(source),
+        }
+    }
 }
 
 /// A certificate with its private key.

@@ -76,10 +76,7 @@ impl<'a> KeyFiles<'a> {
     /// Returns an error if the file does not exist, is invalid, or belongs to another chain account.
     pub fn read(&self, which: KeyFile) -> Result<OwnCertificate, CertError> {
         let path = self.path(which);
-        let damaged = |why: String| CertError::Damaged {
-            path: path.clone(),
-            why,
-        };
+        let damaged = |why: String| CertError::damaged(&path, why);
         let text = read_file(&path)?;
         let blocks = pem::parse_many(&text).map_err(|e| damaged(e.to_string()))?;
         let find = |tags: &[&str]| blocks.iter().find(|b| tags.contains(&b.tag()));
@@ -163,11 +160,7 @@ impl<'a> KeyFiles<'a> {
     pub fn swapped_at(&self) -> Result<Duration, CertError> {
         let path = self.path(KeyFile::Old);
         let time = fs::metadata(&path).and_then(|m| m.modified());
-        let time = time.map_err(|source| CertError::Io {
-            operation: "read the time of",
-            path,
-            source,
-        })?;
+        let time = time.map_err(CertError::io("read the time of", &path))?;
         // A time before 1970 becomes 0, so the grace period is over.
         Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
@@ -191,11 +184,9 @@ impl<'a> KeyFiles<'a> {
     fn remove(&self, which: KeyFile) -> Result<(), CertError> {
         let path = self.path(which);
         match fs::remove_file(&path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(CertError::Io {
-                operation: "remove",
-                path,
-                source,
-            }),
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(CertError::io("remove", &path)(source))
+            }
             _ => Ok(()),
         }
     }
@@ -224,10 +215,7 @@ impl<'a> KeyFiles<'a> {
     }
 
     fn decrypt(&self, block: &Pem, path: &Path) -> Result<SigningKey, CertError> {
-        let damaged = |why: &str| CertError::Damaged {
-            path: path.to_owned(),
-            why: why.to_owned(),
-        };
+        let damaged = |why: &str| CertError::damaged(path, why);
         let wrong = || CertError::WrongKey {
             path: path.to_owned(),
         };
@@ -258,16 +246,7 @@ impl<'a> KeyFiles<'a> {
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
-    fs::rename(from, to).map_err(|source| match source.kind() {
-        ErrorKind::NotFound => CertError::Absent {
-            path: from.to_owned(),
-        },
-        _ => CertError::Io {
-            operation: "rename",
-            path: from.to_owned(),
-            source,
-        },
-    })
+    fs::rename(from, to).map_err(CertError::io_or_absent("rename", from))
 }
 
 pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
@@ -333,43 +312,26 @@ fn target(path: PathBuf) -> PathBuf {
 
 /// Writes a file atomically. The file is readable only by its owner.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
-    let io = |operation| {
-        move |source| CertError::Io {
-            operation,
-            path: path.to_owned(),
-            source,
-        }
-    };
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(io("create the folder of"))?;
+    made.map_err(CertError::io("create the folder of", path))?;
     // Two processes must not write to the same temporary file.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    private_file::replace(path, &temporary, bytes).map_err(io("write"))
+    private_file::replace(path, &temporary, bytes).map_err(CertError::io("write", path))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {
-    let io = |source: std::io::Error| match source.kind() {
-        ErrorKind::NotFound => CertError::Absent {
-            path: path.to_owned(),
-        },
-        _ => CertError::Io {
-            operation: "read",
-            path: path.to_owned(),
-            source,
-        },
-    };
+    let io = CertError::io_or_absent("read", path);
     let mut bytes = Vec::new();
-    let file = regular_file::open(path).map_err(io)?;
+    let file = regular_file::open(path).map_err(&io)?;
     let limit = PEM_BYTES_MAX as u64;
     // One byte more than allowed distinguishes a file that is too large from one of the maximum size.
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(&io)?;
     if bytes.len() > PEM_BYTES_MAX {
-        let why = format!("larger than {PEM_BYTES_MAX} bytes");
-        return Err(CertError::Damaged {
-            path: path.to_owned(),
-            why,
-        });
+        return Err(CertError::damaged(
+            path,
+            format!("larger than {PEM_BYTES_MAX} bytes"),
+        ));
     }
     Ok(bytes)
 }

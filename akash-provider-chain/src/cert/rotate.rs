@@ -241,8 +241,8 @@ impl Rotation {
             RotationStep::PublishNext => self.publish(stored.next).await,
             RotationStep::PublishCurrent => self.publish(stored.current).await,
             // A swap was interrupted: there is no current file, and the old file is already written.
-            RotationStep::Promote { .. } if stored.current.is_none() => self.swap(stored.next).await,
-            RotationStep::Promote { .. } => match old_step(&stored, &published, now, self.settings.grace) {
+            RotationStep::Promote if stored.current.is_none() => self.swap(stored.next).await,
+            RotationStep::Promote => match old_step(&stored, &published, now, self.settings.grace) {
                 // There is only one old file, so the old certificate is revoked first.
                 Some(OldAction::Wait(left)) if left > Duration::ZERO => Ok(StepResult::Idle(left)),
                 Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,

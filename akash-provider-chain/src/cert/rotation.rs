@@ -28,10 +28,7 @@ pub(crate) enum RotationStep {
     PublishCurrent,
     /// Replace the file `Current` with the file `Next`. After the grace period, revoke the replaced certificate if it
     /// is still valid on the chain.
-    Promote {
-        /// Serial number of the certificate to revoke, or `None` if no revocation is necessary.
-        revoke: Option<String>,
-    },
+    Promote,
     /// Delete the file `Next`, because the file is unusable.
     DiscardNext,
 }
@@ -50,13 +47,7 @@ pub(crate) fn next_step(
         return match chain_status(info, pem, published) {
             // Checked first: a valid certificate that expires soon would have to be replaced at once.
             _ if !fresh(info) => RotationStep::DiscardNext,
-            ChainStatus::Valid => {
-                let old = current.filter(|(c, pem)| chain_status(c, pem, published) == ChainStatus::Valid);
-                let old = old.filter(|(c, _)| c.serial != info.serial);
-                RotationStep::Promote {
-                    revoke: old.map(|(c, _)| c.serial.clone()),
-                }
-            }
+            ChainStatus::Valid => RotationStep::Promote,
             ChainStatus::Absent => RotationStep::PublishNext,
             ChainStatus::Invalid => RotationStep::DiscardNext,
         };

@@ -1,6 +1,6 @@
 //! Errors of keyrings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Error of a keyring. The message contains no secrets; [`KeyringError::help`] returns the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +125,21 @@ pub enum KeyringError {
 }
 
 impl KeyringError {
+    pub(super) fn damaged(path: &Path, why: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    pub(super) fn io(operation: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// Returns the remedy. Returns `None` for an error without a remedy, or with the remedy in its text.
     #[must_use]
     pub const fn help(&self) -> Option<&'static str> {

@@ -68,10 +68,7 @@ impl Folder {
         let Some(hash) = read(&path)? else {
             return self.store_hash(&path);
         };
-        let damaged = |why: String| KeyringError::Damaged {
-            path: path.clone(),
-            why,
-        };
+        let damaged = |why: String| KeyringError::damaged(&path, why);
         let hash = std::str::from_utf8(&hash).map_err(|_| damaged("not UTF-8".to_owned()))?;
         let passphrase = self.passphrase.expose_secret().as_bytes();
         // bcrypt ignores further bytes, so only the start of a longer passphrase would be compared.
@@ -104,11 +101,7 @@ impl Folder {
 
     /// Returns the names of all keys, sorted. Without a folder, the list is empty.
     pub(super) fn names(&self) -> Result<Vec<String>, KeyringError> {
-        let io = |source| KeyringError::Io {
-            operation: "list",
-            path: self.dir.clone(),
-            source,
-        };
+        let io = KeyringError::io("list", &self.dir);
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -116,7 +109,7 @@ impl Folder {
         };
         let mut names = Vec::new();
         for entry in entries {
-            let file = entry.map_err(io)?.file_name();
+            let file = entry.map_err(&io)?.file_name();
             let name = file.to_str().and_then(|f| f.strip_suffix(INFO));
             // Not a valid key name; see `checked_name`.
             names.extend(
@@ -130,11 +123,7 @@ impl Folder {
 
     pub(super) fn has(&self, name: &str) -> Result<bool, KeyringError> {
         let path = self.info_path(name);
-        path.try_exists().map_err(|source| KeyringError::Io {
-            operation: "look for",
-            path,
-            source,
-        })
+        path.try_exists().map_err(KeyringError::io("look for", &path))
     }
 
     pub(super) fn read(&self, name: &str) -> Result<Option<StoredKey>, KeyringError> {
@@ -142,10 +131,7 @@ impl Folder {
         let Some(data) = self.open_item(&path)? else {
             return Ok(None);
         };
-        let damaged = |why| KeyringError::Damaged {
-            path: path.clone(),
-            why,
-        };
+        let damaged = |why| KeyringError::damaged(&path, why);
         let stored = record::decode(&data).map_err(damaged)?;
         // The file was renamed, or replaced by the file of another key.
         if stored.name != name {
@@ -201,10 +187,7 @@ impl Folder {
         let Some(bytes) = read(path)? else {
             return Ok(None);
         };
-        let damaged = |why: String| KeyringError::Damaged {
-            path: path.to_owned(),
-            why,
-        };
+        let damaged = |why: String| KeyringError::damaged(path, why);
         let token = std::str::from_utf8(&bytes).map_err(|_| damaged("not UTF-8".to_owned()))?;
         let opened = jwe::open(token, self.passphrase.expose_secret().as_bytes());
         let plain = opened.map_err(|e| match e {
@@ -254,32 +237,21 @@ impl Folder {
 
     /// Replaces a file atomically.
     fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<(), KeyringError> {
-        let io = |operation| {
-            move |source| KeyringError::Io {
-                operation,
-                path: path.to_owned(),
-                source,
-            }
-        };
         let mut folder = DirBuilder::new();
         folder
             .recursive(true)
             .mode(0o700)
             .create(&self.dir)
-            .map_err(io("create the folder of"))?;
+            .map_err(KeyringError::io("create the folder of", path))?;
         let name = path.file_name().and_then(|f| f.to_str()).unwrap_or_default();
         let temporary = self.dir.join(format!(".{name}.{}", std::process::id()));
-        private_file::replace(path, &temporary, bytes).map_err(io("write"))
+        private_file::replace(path, &temporary, bytes).map_err(KeyringError::io("write", path))
     }
 }
 
 /// Reads a file. Returns `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
-    let io = |source| KeyringError::Io {
-        operation: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let io = KeyringError::io("read", path);
     let file = match regular_file::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -288,24 +260,19 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(io)?;
+        .map_err(&io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let why = format!("larger than {FILE_BYTES_MAX} bytes");
-        return Err(KeyringError::Damaged {
-            path: path.to_owned(),
-            why,
-        });
+        return Err(KeyringError::damaged(
+            path,
+            format!("larger than {FILE_BYTES_MAX} bytes"),
+        ));
     }
     Ok(Some(bytes))
 }
 
 fn remove(path: &Path) -> Result<(), KeyringError> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(KeyringError::Io {
-            operation: "remove",
-            path: path.to_owned(),
-            source: e,
-        }),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(KeyringError::io("remove", path)(e)),
         _ => Ok(()),
     }
 }
