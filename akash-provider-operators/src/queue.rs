@@ -91,7 +91,7 @@ pub struct QueueDepth {
 }
 
 /// Work queue of names (hostnames, Services or nodes).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queue {
     patience: RetryPolicy,
     /// Names with pending work. The reminders are retries, and times from [`Queue::remind`].
@@ -105,9 +105,7 @@ impl Queue {
     pub(crate) fn new(patience: RetryPolicy) -> Self {
         Self {
             patience,
-            work: WorkQueue::default(),
-            failed: BTreeMap::new(),
-            written: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) struct WorkerTiming {
 }
 
 /// Tasks of a running operator. On drop, the tasks are stopped at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OperatorTasks {
     stopping: CancellationToken,
     /// Token that is cancelled after the writer has stopped.
@@ -49,11 +49,7 @@ pub(super) struct OperatorTasks {
 impl OperatorTasks {
     /// Starts the writer, which works only while the provider leads (`gate` is open).
     pub(super) fn start(writer: impl ObjectWriter, pace: WorkerTiming, gate: LeadershipGate) -> Self {
-        let mut running = Self {
-            stopping: CancellationToken::new(),
-            stopped: CancellationToken::new(),
-            tasks: Vec::new(),
-        };
+        let mut running = Self::default();
         // Cancelled on every end of the task, so that `stop` always returns.
         let ended = running.stopped.clone().drop_guard();
         let leading = lead(gate, running.stopping.clone(), move |until| {

@@ -26,7 +26,7 @@ struct Position {
 
 /// Parser that splits a log stream into lines. Lines of the container start with a timestamp and a space.
 /// Lines without a timestamp come from the node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LogParser {
     limit: usize,
     buffer: Vec<u8>,
@@ -44,11 +44,7 @@ impl LogParser {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(4),
-            buffer: Vec::new(),
-            open: None,
-            mark: None,
-            replay: None,
-            part: None,
+            ..Self::default()
         }
     }
 

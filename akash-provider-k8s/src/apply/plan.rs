@@ -189,6 +189,11 @@ pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<ObjectWr
     plan.writes.pop()
 }
 
+/// Plans the write of one watched object, if the object in the cluster differs.
+pub(crate) fn edit(item: &Item, watched: &dyn WatchedObjects) -> Option<ObjectWrite> {
+    compare(item, watched.find(&item.id).as_ref())
+}
+
 /// Plans an object of an unwatched kind. A ledger entry does not prove that the object exists.
 fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &DesiredState<'_>) {
     let found = wanted.there.get(&item.id);

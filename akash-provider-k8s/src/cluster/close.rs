@@ -3,7 +3,7 @@
 use super::namespace::{annotation, isolation_of, with_type};
 use super::{ClusterContext, KubeCluster, LeadershipGate};
 use crate::apply::item::{Item, ItemKind, items};
-use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, plan};
+use crate::apply::plan::edit;
 use crate::apply::{self, hash_of_all};
 use crate::infrastructure::{Infrastructure, InfrastructureWatch};
 use crate::labels;
@@ -13,7 +13,7 @@ use akash_provider_kube_model::crd::Manifest;
 use akash_provider_kube_model::objects::{self, PriorState};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -114,17 +114,8 @@ impl ClusterContext {
         };
         let (body, wanted) = (with_type(&objects.namespace), items(&objects));
         let is_policy = |item: &&Item| item.id.kind == ItemKind::NetworkPolicy;
-        let policies: Vec<_> = wanted.iter().filter(is_policy).cloned().collect();
-        let changes = DesiredState {
-            items: &policies,
-            ledger: &ObjectHashes::new(),
-            there: &ExistingObjects::new(),
-            without_password: &BTreeSet::new(),
-            adopted: &BTreeSet::new(),
-            prune: false,
-        };
-        // Deletes are ignored, because `changes` contains policies only.
-        let writes = plan(&changes, &view).writes;
+        let policies = wanted.iter().filter(is_policy);
+        let writes: Vec<_> = policies.filter_map(|item| edit(item, &view)).collect();
         if writes.is_empty() {
             return Ok(false);
         }

@@ -6,7 +6,7 @@ use super::namespace::{annotation, isolation_of, with_type};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{ClusterContext, is_as_new};
 use crate::apply::item::{Item, ItemKind, ObjectId, items};
-use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, Plan, WatchedObjects, plan};
+use crate::apply::plan::{DesiredState, ExistingObjects, ObjectHashes, Plan, WatchedObjects, edit, plan};
 use crate::apply::{Job, LEDGER, TEMPLATE_HASH, WrittenObject, hash_of_all, ledger_of};
 use crate::labels;
 use crate::settings::Isolation;
@@ -230,16 +230,8 @@ impl ClusterContext {
                 && name == objects::RESTRICTIONS
                 && view.policies.contains_key(name)
         });
-        let wanted = DesiredState {
-            items: policy.map(std::slice::from_ref).unwrap_or_default(),
-            ledger: &ObjectHashes::new(),
-            there: &ExistingObjects::new(),
-            without_password: &BTreeSet::new(),
-            adopted: &BTreeSet::new(),
-            prune: false,
-        };
         let calls = self.calls(operation);
-        for write in plan(&wanted, view).writes {
+        if let Some(write) = policy.and_then(|policy| edit(policy, view)) {
             let name = write.id.name.as_str();
             if write.take_over {
                 calls.take_over(&write.id.kind.resource(), home, name).await?;
@@ -299,15 +291,7 @@ impl ClusterContext {
         let foreign = not_rendered(&items, &view);
         let (unwatched, watched): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| !item.id.kind.is_watched());
-        let wanted = DesiredState {
-            items: &watched,
-            ledger: &ObjectHashes::new(),
-            there: &ExistingObjects::new(),
-            without_password: &BTreeSet::new(),
-            adopted: &BTreeSet::new(),
-            prune: false,
-        };
-        let edits = plan(&wanted, &view).writes.into_iter();
+        let edits = watched.iter().filter_map(|item| edit(item, &view));
         let name = deployment.lease.namespace();
         let knows_secrets = self.has_access(&view);
         let ids = unwatched.into_iter().map(|item| item.id);

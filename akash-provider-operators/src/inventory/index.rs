@@ -39,7 +39,7 @@ pub(crate) enum InventoryEvent {
 }
 
 /// Data from which the labels of nodes are computed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LabelIndex {
     nodes: Option<BTreeMap<ClusterObjectName, NodeView>>,
     classes: Option<BTreeMap<ClusterObjectName, bool>>,
@@ -77,13 +77,8 @@ impl LabelIndex {
     /// Creates an index without state. No work is done before the initial lists.
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
-            nodes: None,
-            classes: None,
-            offered: BTreeSet::new(),
             rules: Arc::new(rules),
-            list: Arc::default(),
-            found: BTreeMap::new(),
-            processors: Arc::default(),
+            ..Self::default()
         }
     }
 

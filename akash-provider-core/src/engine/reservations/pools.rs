@@ -16,7 +16,7 @@ pub(super) struct Claim {
 }
 
 /// Sizes of the pools of external ports and leased IPs, and the amounts reserved from these pools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pools {
     ports: u64,
     ports_taken: u64,
@@ -32,11 +32,8 @@ impl Pools {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             ports: u64::from(config.external_ports),
-            ports_taken: 0,
             has_ips: config.leased_ips,
-            usage: None,
-            ips_unconfirmed: 0,
-            ips_returned: 0,
+            ..Self::default()
         }
     }
 
