@@ -32,6 +32,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::Url;
+#[cfg(test)]
+pub(crate) use version::SPOKEN;
 pub use version::Versions;
 
 /// Codespace and code of an `abci_query` response for a missing record.

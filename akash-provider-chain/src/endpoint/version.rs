@@ -9,7 +9,7 @@ use crate::rpc::types::Discovery;
 use serde::Serialize;
 
 /// Modules and message versions that this crate requires.
-const SPOKEN: [(&str, &str); 6] = [
+pub(crate) const SPOKEN: [(&str, &str); 6] = [
     ("audit", "v1"),
     ("cert", "v1"),
     ("deployment", "v1beta4"),

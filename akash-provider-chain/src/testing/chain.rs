@@ -5,6 +5,7 @@ mod records;
 
 use super::event::tx_result;
 use super::{Node, Reply};
+use crate::endpoint::SPOKEN;
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, Height, Msg, OrderId, ProviderRecord,
@@ -78,13 +79,7 @@ impl Chain {
             market.fund(&account(number), &coin);
         }
         for number in 2..=3 {
-            let record = ProviderRecord {
-                owner: account(number),
-                host_uri: "https://provider.example:8443".to_owned(),
-                info: Default::default(),
-                attributes: Vec::new(),
-            };
-            market.execute(&Msg::CreateProvider(record)).unwrap();
+            market.execute(&create_provider(&account(number))).unwrap();
         }
         let chain = Self {
             state: Arc::new(Mutex::new(State {
@@ -330,6 +325,15 @@ fn price() -> DecCoin {
     DecCoin::new(&"uact".into(), "40.5".parse().unwrap())
 }
 
+pub(crate) fn create_provider(owner: &Address) -> Msg {
+    Msg::CreateProvider(ProviderRecord {
+        owner: owner.clone(),
+        host_uri: "https://provider.example:8443".to_owned(),
+        info: Default::default(),
+        attributes: Vec::new(),
+    })
+}
+
 pub(crate) fn create_bid(id: &BidId) -> Msg {
     Msg::CreateBid {
         id: id.clone(),
@@ -430,17 +434,6 @@ pub(crate) fn rfc3339(time: BlockTime) -> String {
 }
 
 pub(crate) fn discovery() -> Value {
-    let modules = [
-        ("audit", "v1"),
-        ("cert", "v1"),
-        ("deployment", "v1beta4"),
-        ("escrow", "v1"),
-        ("market", "v1beta5"),
-        ("provider", "v1beta4"),
-    ];
-    let modules: Vec<Value> = modules
-        .iter()
-        .map(|(m, v)| json!({"module": m, "version": v}))
-        .collect();
+    let modules = SPOKEN.map(|(module, version)| json!({"module": module, "version": version}));
     json!({"client_info": {"api_version": "v1beta4"}, "supported_versions": [{"api_version": "v1beta4", "modules": modules, "features": null}]})
 }

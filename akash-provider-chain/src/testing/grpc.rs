@@ -2,6 +2,7 @@
 
 use super::chain::{Chain, block_hash};
 use super::listen;
+use crate::endpoint::SPOKEN;
 use crate::method::Method;
 use crate::proto::akash::discovery::v1 as discovery;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
@@ -115,17 +116,9 @@ pub(crate) fn node_reply(chain: &Chain, path: &str, data: &[u8]) -> Option<GrpcR
                 module: module.to_owned(),
                 version: version.to_owned(),
             };
-            let modules = [
-                ("audit", "v1"),
-                ("cert", "v1"),
-                ("deployment", "v1beta4"),
-                ("escrow", "v1"),
-                ("market", "v1beta5"),
-                ("provider", "v1beta4"),
-            ];
             let version = discovery::VersionInfo {
                 api_version: "v1beta4".to_owned(),
-                modules: modules.map(module).to_vec(),
+                modules: SPOKEN.map(module).to_vec(),
                 features: Vec::new(),
             };
             let info = discovery::Akash {

@@ -6,11 +6,11 @@ use crate::convert::from_any;
 use crate::private_key::PublicKey;
 use crate::proto::cosmos::tx::v1beta1::{AuthInfo, SignDoc, TxBody, TxRaw};
 use crate::signer::TxHash;
+use crate::testing::chain::{account, create, create_bid, create_provider};
 use akash_provider_core::chain::{Account, MemoryChain, SyncInfo};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
-    Address, BidId, BlockTime, CloseReason, Coin, Dec, DecCoin, DeploymentId, GroupSpec, Msg, OrderId,
-    ProviderRecord, ResourceUnit, Resources,
+    BidId, BlockTime, CloseReason, Coin, Dec, DecCoin, DeploymentId, Msg, OrderId,
 };
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,25 +64,15 @@ fn uact(amount: u128) -> Coin {
     Coin::new("uact", amount)
 }
 
-fn tenant() -> Address {
-    Address::from_bytes(&[1; 20]).unwrap()
-}
-
 impl Node {
     pub(crate) fn new(key: &PublicKey) -> Self {
         let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
         chain.market(|market| {
-            market.fund(&tenant(), &uact(u128::from(u64::MAX)));
+            market.fund(&account(1), &uact(u128::from(u64::MAX)));
             market.fund(key.address(), &uact(u128::from(u64::MAX)));
             let fees = Coin::new("uakt", u128::from(u64::MAX));
             market.fund(key.address(), &fees);
-            let record = ProviderRecord {
-                owner: key.address().clone(),
-                host_uri: "https://provider.example:8443".into(),
-                info: Default::default(),
-                attributes: Vec::new(),
-            };
-            market.execute(&Msg::CreateProvider(record)).unwrap();
+            market.execute(&create_provider(key.address())).unwrap();
         });
         chain.advance(Duration::from_secs(1));
         Self {
@@ -106,35 +96,12 @@ impl Node {
 
     /// Creates an open order.
     pub(crate) fn order(&self, dseq: u64) -> OrderId {
-        let id = DeploymentId::new(tenant(), dseq);
-        let resources = ResourceUnit {
-            resources: Resources {
-                id: 1,
-                ..Resources::default()
-            },
-            count: 1,
-            price: DecCoin::new(&"uact".into(), Dec::from_int(100)),
-        };
-        let group = GroupSpec::new("web", vec![resources]);
-        let create = TenantMsg::CreateDeployment {
-            id: id.clone(),
-            groups: vec![group],
-            hash: [1; 32],
-            deposit: uact(5_000_000),
-            reclamation_min_window: None,
-        };
-        self.chain.market(|m| m.tenant(create)).unwrap();
-        id.group(1).order(1)
+        self.chain.market(|m| m.tenant(create(dseq, 1))).unwrap();
+        DeploymentId::new(account(1), dseq).group(1).order(1)
     }
 
     pub(crate) fn bid(&self, order: &OrderId) -> Msg {
-        Msg::CreateBid {
-            id: order.clone().bid(self.key.address().clone()),
-            price: DecCoin::new(&"uact".into(), Dec::from_int(40)),
-            deposit: uact(500_000),
-            resources_offer: Vec::new(),
-            reclamation_window: None,
-        }
+        create_bid(&order.clone().bid(self.key.address().clone()))
     }
 
     pub(crate) fn lease(&self, dseq: u64) -> BidId {

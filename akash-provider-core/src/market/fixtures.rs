@@ -7,25 +7,10 @@ use crate::types::{ChainEvent, CloseReason, Msg};
 use testbed::recordings;
 
 /// Returns the name that the chain uses for an event.
-fn name(event: &ChainEvent) -> &'static str {
-    match event {
-        ChainEvent::DeploymentCreated { .. } => "DeploymentCreated",
-        ChainEvent::DeploymentUpdated { .. } => "DeploymentUpdated",
-        ChainEvent::DeploymentClosed { .. } => "DeploymentClosed",
-        ChainEvent::GroupStarted { .. } => "GroupStarted",
-        ChainEvent::GroupPaused { .. } => "GroupPaused",
-        ChainEvent::GroupClosed { .. } => "GroupClosed",
-        ChainEvent::OrderCreated { .. } => "OrderCreated",
-        ChainEvent::OrderClosed { .. } => "OrderClosed",
-        ChainEvent::BidCreated { .. } => "BidCreated",
-        ChainEvent::BidClosed { .. } => "BidClosed",
-        ChainEvent::LeaseCreated { .. } => "LeaseCreated",
-        ChainEvent::LeaseClosed { .. } => "LeaseClosed",
-        ChainEvent::LeaseReclaimStarted { .. } => "LeaseReclaimStarted",
-        ChainEvent::ProviderUpdated { .. } => "ProviderUpdated",
-        ChainEvent::AuditChanged { .. } => "AuditChanged",
-        ChainEvent::Resync(_) | ChainEvent::Block { .. } => "none",
-    }
+fn name(event: &ChainEvent) -> String {
+    let variant = format!("{event:?}");
+    let end = variant.find(|letter: char| !letter.is_alphanumeric());
+    variant[..end.unwrap_or(variant.len())].to_owned()
 }
 
 fn leased_then(act: impl FnOnce(&mut Market) -> Vec<ChainEvent>) -> Vec<ChainEvent> {

@@ -1,7 +1,7 @@
 //! Responses of the simulated node to queries for records of the market.
 
 use super::account;
-use crate::convert::responses;
+use crate::convert::{bid_id, deployment_id, group_id, lease_id, order_id, responses};
 use crate::method::Method;
 use crate::proto::akash::cert::v1 as cert;
 use crate::proto::akash::{deployment::v1beta4 as dep, market::v1beta5 as mkt, provider::v1beta4 as prov};
@@ -9,7 +9,7 @@ use crate::proto::cosmos::auth::v1beta1 as auth;
 use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
 use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::Market;
-use akash_provider_core::types::{BidId, DeploymentId};
+use akash_provider_core::types::BidId;
 use prost::Message;
 
 /// Returns a page of records, sorted by id. The page key is the id of the last record, so that changes do not
@@ -133,36 +133,29 @@ pub(crate) fn account_answer(account_number: u64, sequence: u64) -> Vec<u8> {
 }
 
 fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
-    let deployment = |owner: &str, dseq| DeploymentId::new(owner.parse().unwrap(), dseq);
-    let order = |owner: &str, dseq, gseq, oseq| deployment(owner, dseq).group(gseq).order(oseq);
     match path {
         mkt::QueryBidRequest::PATH => {
-            let id = mkt::QueryBidRequest::decode(data).unwrap().id.unwrap();
-            let id = order(&id.owner, id.dseq, id.gseq, id.oseq).bid(id.provider.parse().unwrap());
+            let id = bid_id(mkt::QueryBidRequest::decode(data).unwrap().id).unwrap();
             market.bid(&id).map(|b| responses::bid(b).encode_to_vec())
         }
         mkt::QueryLeaseRequest::PATH => {
-            let id = mkt::QueryLeaseRequest::decode(data).unwrap().id.unwrap();
-            let id = order(&id.owner, id.dseq, id.gseq, id.oseq).bid(id.provider.parse().unwrap());
+            let id = lease_id(mkt::QueryLeaseRequest::decode(data).unwrap().id).unwrap();
             market
                 .lease(&id)
                 .map(|l| responses::lease_record(&l).encode_to_vec())
         }
         mkt::QueryOrderRequest::PATH => {
-            let id = mkt::QueryOrderRequest::decode(data).unwrap().id.unwrap();
-            let found = market.order(&order(&id.owner, id.dseq, id.gseq, id.oseq))?;
-            let order = Some(responses::order(found));
+            let id = order_id(mkt::QueryOrderRequest::decode(data).unwrap().id).unwrap();
+            let order = Some(responses::order(market.order(&id)?));
             Some(mkt::QueryOrderResponse { order }.encode_to_vec())
         }
         dep::QueryDeploymentRequest::PATH => {
-            let id = dep::QueryDeploymentRequest::decode(data).unwrap().id.unwrap();
-            let record = market.deployment(&deployment(&id.owner, id.dseq))?;
-            Some(responses::deployment(&record).encode_to_vec())
+            let id = deployment_id(dep::QueryDeploymentRequest::decode(data).unwrap().id).unwrap();
+            Some(responses::deployment(&market.deployment(&id)?).encode_to_vec())
         }
         dep::QueryGroupRequest::PATH => {
-            let id = dep::QueryGroupRequest::decode(data).unwrap().id.unwrap();
-            let found = market.group(&order(&id.owner, id.dseq, id.gseq, 1).group)?;
-            let group = Some(responses::group(found));
+            let id = group_id(dep::QueryGroupRequest::decode(data).unwrap().id).unwrap();
+            let group = Some(responses::group(market.group(&id)?));
             Some(dep::QueryGroupResponse { group }.encode_to_vec())
         }
         prov::QueryProviderRequest::PATH => {

@@ -8,8 +8,9 @@
 //! Length: one model with its transitions and invariants, which are read together.
 
 use super::*;
+use crate::testing::chain::{account, create_bid};
 use crate::tx::api::Code;
-use akash_provider_core::types::{Address, BidId, BlockTime, CloseReason, Coin, Dec, TxError};
+use akash_provider_core::types::{BidId, BlockTime, CloseReason, Dec, TxError};
 use std::collections::{HashMap, VecDeque};
 
 const CHAIN: &str = "explored";
@@ -70,24 +71,13 @@ fn unavailable() -> Failure {
     failure(ErrorKind::Unavailable, "no response".into())
 }
 
-fn address(number: u8) -> Address {
-    Address::from_bytes(&[number; 20]).unwrap()
-}
-
 fn bid_id(dseq: u64) -> BidId {
-    let group = DeploymentId::new(address(1), dseq).group(1);
-    group.order(1).bid(address(2))
+    let group = DeploymentId::new(account(1), dseq).group(1);
+    group.order(1).bid(account(2))
 }
 
 fn bid(dseq: u64) -> Vec<Msg> {
-    let deposit = Coin::new("uact", 1);
-    vec![Msg::CreateBid {
-        id: bid_id(dseq),
-        price: DecCoin::new(&"uact".into(), Dec::from_int(1)),
-        deposit,
-        resources_offer: Vec::new(),
-        reclamation_window: None,
-    }]
+    vec![create_bid(&bid_id(dseq))]
 }
 
 fn close(dseq: u64) -> Vec<Msg> {
@@ -385,7 +375,7 @@ impl World {
             }
             InFlight::Account => add("answered", false, &|w| {
                 let account = Account {
-                    address: address(2),
+                    address: account(2),
                     pubkey: None,
                     number: 9,
                     sequence: w.sequence,
