@@ -4,22 +4,18 @@ mod watch;
 
 pub use watch::InfrastructureWatch;
 
-use crate::error::within;
 use crate::settings::Egress;
 use akash_provider_core::error::Error;
+use akash_provider_kube_kernel::pages;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const OPERATION: &str = "infrastructure";
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 /// Selector of the endpoint slices of the API server (Service `kubernetes`).
 const API_SERVERS: &str = "kubernetes.io/service-name=kubernetes";
 
@@ -38,9 +34,11 @@ impl Infrastructure {
     /// # Errors
     /// The errors of the API server. A failed query never returns an empty list.
     pub async fn read(client: &Client, limit: Duration) -> Result<Self, Error> {
-        let nodes: Vec<Node> = list(Api::all(client.clone()), "", limit).await?;
+        let nodes: Api<Node> = Api::all(client.clone());
+        let nodes = pages::objects(&nodes, ListParams::default(), limit, OPERATION).await?;
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
-        let slices = list(slices, API_SERVERS, limit).await?;
+        let params = ListParams::default().labels(API_SERVERS);
+        let slices = pages::objects(&slices, params, limit, OPERATION).await?;
         Ok(Self {
             nodes: nodes.iter().flat_map(node_addresses).collect(),
             api_servers: slices.iter().flat_map(backends).collect(),
@@ -80,22 +78,6 @@ fn backends(slice: &EndpointSlice) -> Vec<SocketAddr> {
     let ips = addresses.filter_map(|a| a.parse::<IpAddr>().ok());
     ips.flat_map(|ip| ports.iter().map(move |port| SocketAddr::new(ip, *port)))
         .collect()
-}
-
-async fn list<K>(api: Api<K>, labels: &str, limit: Duration) -> Result<Vec<K>, Error>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let mut params = ListParams::default().labels(labels).limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page = within(limit, OPERATION, api.list(&params)).await?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(all),
-        }
-    }
 }
 
 #[cfg(test)]

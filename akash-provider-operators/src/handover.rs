@@ -7,7 +7,7 @@
 use akash_provider_core::error::Error;
 use akash_provider_kube_kernel::error::within;
 use akash_provider_kube_kernel::labels;
-use akash_provider_kube_kernel::pages::{self, PAGE, PAGES};
+use akash_provider_kube_kernel::pages;
 use akash_provider_kube_kernel::write_client::WriteClient;
 use akash_provider_kube_model::crd::Manifest;
 use akash_provider_kube_model::objects::RESTRICTIONS;
@@ -93,17 +93,9 @@ async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>
     let params = ListParams::default()
         .labels(labels::SELECTOR)
         .fields(&format!("metadata.name={RESTRICTIONS}"));
-    let mut params = params.limit(PAGE);
-    let mut found = Vec::new();
-    for _ in 0..PAGES {
-        let page = within(limit, OPEN, api.list(&params)).await?;
-        found.extend(page.items.into_iter().filter(is_of_a_lease));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
-        }
-    }
-    Err(pages::endless(OPEN))
+    let mut policies = pages::objects(&api, params, limit, OPEN).await?;
+    policies.retain(is_of_a_lease);
+    Ok(policies)
 }
 
 /// Returns true if the policy is in the namespace of a lease.

@@ -38,6 +38,18 @@ impl std::fmt::Debug for KubeCalls {
     }
 }
 
+/// Returns the parameters that delete an object only if its uid and its version are those in `meta`.
+#[must_use]
+pub fn deleting(meta: &ObjectMeta) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
 impl KubeCalls {
     /// Creates the calls of `operation`, each with the timeout `limit`. The name of the operation is part of
     /// each error.
@@ -316,11 +328,8 @@ impl KubeCalls {
         meta: &ObjectMeta,
     ) -> Result<bool, Error> {
         let name = meta.name.as_deref().unwrap_or_default();
-        let only = Preconditions {
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-        };
-        self.delete_only(resource, ns, name, Some(only), None).await
+        let only = deleting(meta).preconditions;
+        self.delete_only(resource, ns, name, only, None).await
     }
 
     /// Reads the metadata of an object. Returns `None` if the object does not exist.

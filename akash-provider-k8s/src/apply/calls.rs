@@ -2,11 +2,10 @@
 
 use super::item::{Data, ItemKind, ObjectId, data_of};
 use super::plan::Delete;
-use crate::error::within;
 use crate::labels;
 use akash_provider_core::error::Error;
 use akash_provider_kube_kernel::calls::KubeCalls;
-use akash_provider_kube_kernel::pages::{self, PAGE, PAGES};
+use akash_provider_kube_kernel::pages;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ListParams, PropagationPolicy};
@@ -69,25 +68,19 @@ pub(crate) async fn selected(
 ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
     let (limit, operation) = (calls.limit(), calls.operation());
     let api: Api<DynamicObject> = calls.api(&kind.resource(), ns.unwrap_or_default());
-    let mut params = ListParams::default().labels(selector).limit(PAGE);
-    let mut found = Vec::new();
-    for _ in 0..PAGES {
-        let next = match parts {
-            ReadScope::Metadata => {
-                let page = within(limit, operation, api.list_metadata(&params)).await?;
-                found.extend(page.items.into_iter().map(|o| (o.metadata, Data::new())));
-                page.metadata.continue_
-            }
-            ReadScope::Data => {
-                let page = within(limit, operation, api.list(&params)).await?;
-                found.extend(page.items.into_iter().map(|o| (o.metadata, data_of(&o.data))));
-                page.metadata.continue_
-            }
-        };
-        match next.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
+    let params = ListParams::default().labels(selector);
+    let found = match parts {
+        ReadScope::Metadata => {
+            let found = pages::metadata(&api, params, limit, operation).await?;
+            found.into_iter().map(|o| (o.metadata, Data::new())).collect()
         }
-    }
-    Err(pages::endless(operation))
+        ReadScope::Data => {
+            let found = pages::objects(&api, params, limit, operation).await?;
+            found
+                .into_iter()
+                .map(|o| (o.metadata, data_of(&o.data)))
+                .collect()
+        }
+    };
+    Ok(found)
 }

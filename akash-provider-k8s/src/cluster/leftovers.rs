@@ -12,10 +12,11 @@ use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::audit::deletion;
+use akash_provider_kube_kernel::calls::deleting;
 use akash_provider_kube_model::crd::Manifest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::api::ListParams;
 use std::time::Duration;
 
 const COLLECT: &str = "collect_passwords";
@@ -109,14 +110,8 @@ impl ClusterContext {
             return Ok(false);
         }
         let name = secret_name(&home);
-        let params = DeleteParams {
-            // A Secret written meanwhile belongs to a new record.
-            preconditions: Some(Preconditions {
-                uid: secret.uid.clone(),
-                resource_version: secret.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
+        // A Secret written meanwhile belongs to a new record.
+        let params = deleting(secret);
         let api = self.secrets();
         let delete = async {
             let call = async { Ok(api.delete(&name, &params).await) };

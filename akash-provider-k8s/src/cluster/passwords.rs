@@ -8,6 +8,7 @@ use crate::labels;
 use akash_provider_core::error::Error;
 use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
+use akash_provider_kube_kernel::pages;
 use akash_provider_kube_kernel::time::timestamp;
 use akash_provider_kube_model::crd::{Manifest, convert};
 use k8s_openapi::ByteString;
@@ -17,9 +18,6 @@ use kube::Api;
 use kube::api::ListParams;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Secrets per page of a list.
-const PAGE: u32 = 500;
 
 /// Cached registry passwords, by the name of their Secret.
 #[derive(Default)]
@@ -143,18 +141,11 @@ impl ClusterContext {
     }
 
     pub(crate) async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
-        let api = self.secrets();
-        let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
-        loop {
-            let page = within(self.settings.call_timeout, operation, api.list(&params)).await?;
-            page.items
-                .into_iter()
-                .for_each(|secret| self.passwords.read(secret));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(()),
-            }
-        }
+        let (api, limit) = (self.secrets(), self.settings.call_timeout);
+        let params = ListParams::default().labels(labels::SELECTOR);
+        let secrets = pages::objects(&api, params, limit, operation).await?;
+        secrets.into_iter().for_each(|secret| self.passwords.read(secret));
+        Ok(())
     }
 
     /// Returns the namespace and the id of the password Secret if passwords are cached, but the Secret is

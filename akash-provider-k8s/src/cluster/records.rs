@@ -3,10 +3,11 @@
 use crate::error::{from_kube, within};
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_kube_kernel::calls::deleting;
 use akash_provider_kube_kernel::ownership::MANAGER;
 use akash_provider_kube_kernel::rights::{self, Attempt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::PostParams;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -118,13 +119,7 @@ where
     }
 
     async fn delete(&self, name: &str, meta: &ObjectMeta) -> Result<Option<RecordOutcome<K>>, Error> {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: meta.uid.clone(),
-                resource_version: meta.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
+        let params = deleting(meta);
         let uid = meta.uid.clone().unwrap_or_default();
         match self.timed(self.api.delete(name, &params)).await? {
             Ok(_) => Ok(Some(RecordOutcome::Deleted(uid))),

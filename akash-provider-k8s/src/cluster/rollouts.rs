@@ -16,12 +16,12 @@ use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
 use akash_provider_kube_kernel::audit::deletion;
+use akash_provider_kube_kernel::calls::deleting;
 use akash_provider_kube_kernel::rights::{self, Attempt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{DeleteParams, Preconditions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
@@ -107,13 +107,7 @@ impl ClusterContext {
     /// Deletes a pod if it did not change since it was read.
     pub(crate) async fn delete_pod(&self, home: &str, pod: &Pod) -> Result<(), Error> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: pod.metadata.uid.clone(),
-                resource_version: pod.metadata.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
+        let params = deleting(&pod.metadata);
         let (api, limit) = (
             Api::<Pod>::namespaced(self.client.clone(), home),
             self.settings.call_timeout,
