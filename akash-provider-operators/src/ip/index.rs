@@ -10,7 +10,6 @@
 use super::balancer::Mode;
 use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
 use super::live::LiveService;
-use super::shared::POOLS;
 use crate::change::{ObjectChange, changed};
 use crate::operator_state::{OperatorIndex, Work};
 use akash_provider_core::types::Address;
@@ -19,6 +18,9 @@ use akash_provider_kube_model::leased_ips::object_name;
 use akash_provider_kube_model::leased_ips::pool::Pool;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the watch of the MetalLB pools in the status.
+pub(super) const POOLS: &str = "ipaddresspools";
 
 /// Name of an object, or `NAMESPACE/NAME` of a Service.
 type ObjectName = String;

@@ -1,7 +1,7 @@
 //! State that the watches, the writer and the status share: the index, the metrics of MetalLB and the logged notices.
 
 use super::balancer::Mode;
-use super::index::{IpEvent, IpIndex};
+use super::index::{IpEvent, IpIndex, POOLS};
 use super::live::LiveService;
 use super::usage::{NewNotices, Notice};
 use crate::operator_state::OperatorState;
@@ -15,11 +15,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names of the watches in the status.
+/// Names of the other watches in the status.
 pub(super) const RECORDS: &str = "providerleasedips";
 pub(super) const MANIFESTS: &str = "manifests";
 pub(super) const SERVICES: &str = "services";
-pub(super) const POOLS: &str = "ipaddresspools";
 
 /// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

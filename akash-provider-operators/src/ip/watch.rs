@@ -1,9 +1,10 @@
 //! Watches of records, Services and pools.
 
 use super::facts;
+use super::index::POOLS;
 use super::index::{IpEvent, IpIndex};
 use super::live::LiveService;
-use super::shared::{MANIFESTS, POOLS, RECORDS, SERVICES};
+use super::shared::{MANIFESTS, RECORDS, SERVICES};
 use crate::operator_state::OperatorState;
 use crate::sink::{WatchSpec, follow, named};
 use akash_provider_kube_kernel::watch::WatchConfig;

@@ -165,7 +165,7 @@ impl EmbeddedOperators {
             mut inventory,
         } = prepared;
         let mut checks = Some(checks);
-        let starter = Starter {
+        let starter = EmbeddedStart {
             client,
             args,
             definitions,
@@ -201,14 +201,14 @@ impl EmbeddedOperators {
 }
 
 /// Cluster and settings that all embedded operators share.
-struct Starter<'a> {
+struct EmbeddedStart<'a> {
     client: &'a Client,
     args: &'a KubernetesArgs,
     definitions: &'a Definitions,
     deletions: &'a DeletionLog,
 }
 
-impl Starter<'_> {
+impl EmbeddedStart<'_> {
     fn hostname(&self, checks: HostnameChecks) -> Box<dyn EmbeddedOperator> {
         let args = self.args;
         let mut options = HostnameOperatorOptions::default();
