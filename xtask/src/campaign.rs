@@ -131,7 +131,7 @@ impl Name {
     }
 }
 
-/// Returns the integration tests of the program whose names contain `filter`.
+/// Returns the integration tests of the program with `filter` in their names.
 fn daemon_tests(workspace: &Workspace, filter: &str) -> Process {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])

@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the command of a line with words that contain no spaces.
+/// Runs the command of a line, split at its spaces.
 fn run_line(line: &str) -> Output {
     run(&line.split(' ').collect::<Vec<_>>())
 }

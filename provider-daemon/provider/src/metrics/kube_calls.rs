@@ -11,7 +11,7 @@ pub(super) fn go_result(call: &ApiCall) -> &'static str {
     }
 }
 
-/// Requests whose action is a name and a verb: resource, name, and verbs that the Go provider counts.
+/// Resource, name of the resource in actions, and verbs that the Go provider counts.
 const GO_ACTIONS: [(&str, &str, &str); 18] = [
     ("namespaces", "namespaces", "get create update delete"),
     ("networkpolicies", "networking-policies", "get create update"),
