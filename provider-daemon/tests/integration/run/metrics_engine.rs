@@ -106,8 +106,10 @@ fn bid_with_port(served: &Served, port: u16) -> DeploymentId {
         "units: 500m }\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
     let id = order(served, 23, &[("port: 80", "port: 9000"), ("units: 500m }", gpus)]);
     bid_of(served, &id);
+    // A scrape can be a second old, and then has no bid on this order.
     let values = scraped(port, &served.provider, "one open order", |values| {
-        values.get("provider_order_manager") == Some(&1.0)
+        values.get("provider_bid{action=\"open\",result=\"success\"}") == Some(&3.0)
+            && values.get("provider_order_manager") == Some(&1.0)
             && values.get("akash_provider_orders{phase=\"open\"}") == Some(&1.0)
     });
     // The sample has two replicas of 500m and 512Mi, and the lease has a reservation too.
