@@ -21,7 +21,7 @@ use earnings::Earnings;
 use monitors::Monitors;
 use orders::OrderCounts;
 use revenue::Revenue;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use scans::ScanTimes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -68,6 +68,8 @@ struct MeterCounts {
     monitors: Monitors,
     leases: (u64, u64),
     withdrawals: KeyCounts<&'static str>,
+    /// Blocks of withdrawals that the engine has not reported yet.
+    paid_at: FxHashMap<LeaseId, Height>,
     scans: ScanTimes,
     deposits: Deposits,
     engine: EngineCounts,
@@ -98,6 +100,7 @@ impl Default for MeterCounts {
             monitors: Monitors::default(),
             leases: (0, 0),
             withdrawals: KeyCounts::new(),
+            paid_at: FxHashMap::default(),
             scans: ScanTimes::new(),
             deposits: Deposits::default(),
             engine: EngineCounts::default(),
@@ -280,6 +283,7 @@ impl MeterCounts {
             }
             Event::LeaseClosed { lease, .. } => {
                 self.closed_leases += 1;
+                self.paid_at.remove(lease);
                 self.deposits.returned_for(lease);
                 self.monitors.closed(lease);
                 add(&mut self.orders.reservations, ("close", "success"));
@@ -293,6 +297,8 @@ impl MeterCounts {
             Event::Withdrawn { lease } => {
                 add(&mut self.withdrawals, "success");
                 self.revenue.withdrawn(lease, height);
+                // Without the block of the transaction, the height of the event is the best estimate.
+                let height = self.paid_at.remove(lease).unwrap_or(height);
                 self.earnings.withdrawn(lease, height);
             }
             Event::WithdrawFailed { .. } => add(&mut self.withdrawals, "fail"),
@@ -333,6 +339,11 @@ impl MeterCounts {
                 self.orders.bid_sent(&id.order, "open", result == "success");
                 if result == "success" {
                     self.deposits.locked_for(id, deposit);
+                }
+            }
+            Call::Broadcast(Msg::WithdrawLease { id }) => {
+                if let Completion::Tx(Ok(TxOutcome::Committed { height, .. })) = completion {
+                    self.paid_at.insert(id.clone(), *height);
                 }
             }
             Call::Broadcast(Msg::CloseBid { id, .. }) if self.orders.take_closing(&id.order) => {

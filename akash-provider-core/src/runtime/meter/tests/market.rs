@@ -165,3 +165,24 @@ async fn monitors_start_with_the_first_listing_and_with_each_deploy() {
     }
     assert_eq!(monitors(), (4, 3));
 }
+
+#[tokio::test]
+async fn withdrawn_earnings_are_those_of_the_block_of_the_transaction() {
+    let world = Simulation(Meter::default());
+    world.block(10);
+    world.publish(Event::LeaseWon {
+        lease: lease(1),
+        price: price("2"),
+    });
+    world.block(22);
+    let withdrawn = || world.0.earnings(&lease(1)).unwrap().withdrawn.unwrap().to_plain();
+    world.sent(
+        Msg::WithdrawLease { id: lease(1) },
+        Ok(TxOutcome::Committed { height: 20 }),
+    );
+    world.publish(Event::Withdrawn { lease: lease(1) });
+    assert_eq!(withdrawn(), "18");
+    world.block(30);
+    world.publish(Event::Withdrawn { lease: lease(1) });
+    assert_eq!(withdrawn(), "38", "the block is unknown");
+}
