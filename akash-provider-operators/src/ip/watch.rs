@@ -1,8 +1,7 @@
 //! Watches of records, Services and pools.
 
 use super::facts;
-use super::index::POOLS;
-use super::index::{IpEvent, IpIndex};
+use super::index::{IpEvent, IpIndex, POOLS};
 use super::live::LiveService;
 use super::shared::{MANIFESTS, RECORDS, SERVICES};
 use crate::operator_state::OperatorState;

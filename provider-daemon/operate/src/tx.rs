@@ -84,16 +84,21 @@ impl TxAccount {
 
     /// Returns the ID of a deployment of this account. Fails if `--owner` is another account.
     fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
-        if let Some(other) = owner.filter(|other| **other != self.address) {
+        Ok(DeploymentId::new(self.own("--owner", owner)?, dseq))
+    }
+
+    /// Returns the account. Fails if the flag names another account.
+    fn own(&self, flag: &str, given: Option<&Address>) -> anyhow::Result<Address> {
+        if let Some(other) = given.filter(|other| **other != self.address) {
             bail!(WithHelp::new(
                 format!(
-                    "--owner {other} differs from the account of the key, {}",
+                    "{flag} {other} differs from the account of the key, {}",
                     self.address
                 ),
-                "remove --owner, or select that key with --from"
+                format!("remove {flag}, or select that key with --from")
             ));
         }
-        Ok(DeploymentId::new(self.address.clone(), dseq))
+        Ok(self.address.clone())
     }
 }
 

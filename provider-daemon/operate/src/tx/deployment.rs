@@ -184,7 +184,7 @@ pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow
     })
 }
 
-async fn send_message(
+pub(super) async fn send_message(
     args: &TxArgs,
     account: &TxAccount,
     msg: TenantMsg,

@@ -1,10 +1,11 @@
 //! `tx market bid close`, `tx market lease withdraw` and `tx market lease close`.
 
+use super::deployment::send_message;
 use super::send::send;
 use super::{TxAccount, node};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{BidArgs, BidTx};
-use akash_provider_chain::convert::{tenant_to_any, to_any};
+use akash_provider_chain::convert::to_any;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::block_on;
 use akash_provider_core::audit::{Act, ActKind};
@@ -12,8 +13,7 @@ use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BidId, BidState, CloseReason, DeploymentId, Msg};
 use akash_provider_service::audit::this_process;
-use anyhow::{Context, bail};
-use prost_types::Any;
+use anyhow::Context;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -38,12 +38,8 @@ pub(super) fn close_bid(command: &BidTx, args: &TxArgs, home: &Path) -> anyhow::
                 BidState::Lost | BidState::Closed => return Ok(unchanged("bid", &id)),
             }
         }
-        let reason = CloseReason::Other(*reason);
-        let close = to_any(&Msg::CloseBid {
-            id: id.clone(),
-            reason,
-        });
-        act("bid_close", true, &id, close, args, &account).await
+        let (reason, act) = (CloseReason::Other(*reason), act("bid_close", true, &id));
+        send(args, &account, vec![to_any(&Msg::CloseBid { id, reason })], act).await
     })
 }
 
@@ -55,8 +51,8 @@ pub(super) fn withdraw(which: &BidArgs, args: &TxArgs, home: &Path) -> anyhow::R
         if !is_live(&id, args).await? {
             return Ok(unchanged("lease", &id));
         }
-        let withdraw = to_any(&Msg::WithdrawLease { id: id.clone() });
-        act("lease_withdraw", false, &id, withdraw, args, &account).await
+        let act = act("lease_withdraw", false, &id);
+        send(args, &account, vec![to_any(&Msg::WithdrawLease { id })], act).await
     })
 }
 
@@ -68,9 +64,8 @@ pub(super) fn close_lease(which: &BidArgs, args: &TxArgs, home: &Path) -> anyhow
         if !is_live(&id, args).await? {
             return Ok(unchanged("lease", &id));
         }
-        let close = tenant_to_any(&TenantMsg::CloseLease { id: id.clone() })
-            .context("cannot create the transaction: the chain has no message for this action")?;
-        act("lease_close", true, &id, close, args, &account).await
+        let act = act("lease_close", true, &id);
+        send_message(args, &account, TenantMsg::CloseLease { id }, act).await
     })
 }
 
@@ -79,12 +74,12 @@ impl BidArgs {
     fn id(&self, account: &TxAccount, signer: Signer) -> anyhow::Result<BidId> {
         let (owner, provider) = match signer {
             Signer::Tenant => (
-                own("--owner", self.owner.as_ref(), account)?,
+                account.own("--owner", self.owner.as_ref())?,
                 other("--provider", self.provider.as_ref())?,
             ),
             Signer::Provider => (
                 other("--owner", self.owner.as_ref())?,
-                own("--provider", self.provider.as_ref(), account)?,
+                account.own("--provider", self.provider.as_ref())?,
             ),
         };
         let order = DeploymentId::new(owner, self.dseq)
@@ -92,20 +87,6 @@ impl BidArgs {
             .order(self.oseq);
         Ok(order.bid(provider))
     }
-}
-
-/// Returns the account of the key. Fails if the flag names another account.
-fn own(flag: &str, given: Option<&Address>, account: &TxAccount) -> anyhow::Result<Address> {
-    if let Some(other) = given.filter(|other| **other != account.address) {
-        bail!(WithHelp::new(
-            format!(
-                "{flag} {other} differs from the account of the key, {}",
-                account.address
-            ),
-            format!("remove {flag}, or select that key with --from")
-        ));
-    }
-    Ok(account.address.clone())
 }
 
 /// Returns the other account of a bid, which the flag must name.
@@ -146,18 +127,10 @@ fn unchanged(what: &str, id: &BidId) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn act(
-    name: &'static str,
-    destroys: bool,
-    id: &BidId,
-    message: Any,
-    args: &TxArgs,
-    account: &TxAccount,
-) -> anyhow::Result<ExitCode> {
-    let act = Act::new(
+fn act(name: &'static str, destroys: bool, id: &BidId) -> Act {
+    Act::new(
         ActKind::Command { name, destroys },
         this_process(),
         id.to_string(),
-    );
-    send(args, account, vec![message], act).await
+    )
 }

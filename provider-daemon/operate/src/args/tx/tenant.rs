@@ -104,10 +104,10 @@ pub struct BidArgs {
     /// Sequence number of the order (oseq)
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
-    /// Tenant account [default: the account of the key]
+    /// Tenant account; not required with the key of the tenant
     #[arg(long, value_name = "ADDRESS")]
     pub owner: Option<Address>,
-    /// Provider account [default: the account of the key]
+    /// Provider account; not required with the key of the provider
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
 }
