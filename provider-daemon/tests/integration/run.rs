@@ -11,6 +11,7 @@ mod bursts;
 mod bus;
 mod certificates;
 mod chart;
+mod chart_calls;
 mod deploying;
 mod descriptors;
 mod doctor;
