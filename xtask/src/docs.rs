@@ -6,6 +6,7 @@ mod messages;
 
 use crate::report::Notes;
 use crate::tally;
+use crate::verify::Extent;
 use crate::workspace::Workspace;
 use anyhow::Result;
 
@@ -28,12 +29,20 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
     links(workspace)?;
     verify_messages(workspace)?;
-    build(workspace)?;
+    build(workspace, Extent::Full)?;
     examples(workspace).map(drop)
 }
 
-/// Builds all documentation, including private items. A warning fails the build.
-pub(crate) fn build(workspace: &Workspace) -> Result<()> {
+/// Builds the documentation, including private items. A warning fails the build. The quick check omits the development
+/// tools.
+pub(crate) fn build(workspace: &Workspace, extent: Extent) -> Result<()> {
+    let excluded: Vec<&str> = match extent {
+        Extent::Full => Vec::new(),
+        Extent::Quick => workspace
+            .tools()
+            .flat_map(|tool| ["--exclude", &tool.name])
+            .collect(),
+    };
     workspace
         .cargo(&[
             "doc",
@@ -43,6 +52,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
             "--all-features",
             "--document-private-items",
         ])
+        .args(excluded)
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()
 }

@@ -106,7 +106,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bench(args) => bench::run(&workspace, &args),
         Command::Figures => survey::run(&workspace),
         Command::Layers => layers::run(&workspace),
-        Command::Alone => alone::run(&workspace, alone::Scope::All),
+        Command::Alone => alone::run(&workspace, verify::Extent::Full),
         Command::Prose(args) => prose::run(&workspace, &args),
         Command::Docs(args) => docs::run(&workspace, &args),
         Command::Campaign(args) => campaign::run(&workspace, &args),

@@ -20,7 +20,7 @@ pub(crate) enum StageKind {
     Run,
     Api,
     Node,
-    /// Runs beside the tests of a cluster, with the lowest priority. Has no time limit of its own.
+    /// Runs beside the tests, with the lowest priority. Has no time limit of its own.
     Background,
 }
 

@@ -45,13 +45,12 @@ pub(crate) struct Suite {
     folder: PathBuf,
 }
 
-/// Builds and runs the tests of `cargo test` with these arguments. A failed test is repeated alone. If the
-/// repetition passes, the notes list the test as unstable.
+/// Runs built tests. A failed test is repeated alone. If the repetition passes, the notes list the test as unstable.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.
-pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
-    let (counter, second) = ran(build(workspace, cargo)?, ALONE, &[]);
+pub(crate) fn run(what: &str, suites: Vec<Suite>) -> Result<Notes> {
+    let (counter, second) = ran(suites, ALONE, &[]);
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");

@@ -5,11 +5,11 @@ use anyhow::{Result, anyhow, bail};
 use std::thread;
 use std::time::Duration;
 
-use crate::alone::Scope;
 use crate::error::from_findings;
 use crate::report::{Notes, StageKind, StageReport};
+use crate::suites::{self, Suite};
 use crate::workspace::{Package, Workspace};
-use crate::{docs, sim, suites, tally, tiers, verify};
+use crate::{docs, sim, tally, tiers, verify};
 
 const SEEDS: sim::Args = sim::Args {
     seeds: 20_000,
@@ -37,16 +37,21 @@ const SDL: &str = "akash-provider-core/tests/data/sdl";
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = StageReport::default();
     verify::sources(workspace, &mut report);
-    if report.stage(StageKind::Build, "build of tests, programs", || build(workspace)) {
-        report.stage(StageKind::Run, "tests", || tests(workspace));
-        report.stage(StageKind::Run, "examples", || examples(workspace));
-        report.stage(StageKind::Run, "dev --once", || dev_once(workspace));
-    }
+    let mut suites = None;
+    report.stage(StageKind::Build, "build of tests, programs", || {
+        suites = Some(build(workspace)?);
+        Ok(Notes::new())
+    });
     let tiers = tiers::prepare(workspace, &mut report);
-    // The tests of a tier mostly wait for their cluster. The rest of the work needs no cluster, and uses the
-    // processors in this time.
+    // Tests mostly wait: for their cluster, or for time to pass. The background stages use the processors in this time.
+    // All programs of the tests are built before, because a later build would wait for those of the background.
     let background = thread::scope(|scope| {
         let background = scope.spawn(|| background(&workspace.in_background()));
+        if let Some(suites) = suites {
+            report.stage(StageKind::Run, "tests", || suites::run("tests", suites));
+            report.stage(StageKind::Run, "examples", || examples(workspace));
+            report.stage(StageKind::Run, "dev --once", || dev_once(workspace));
+        }
         tiers::run_all(tiers, &mut report);
         background.join()
     });
@@ -54,10 +59,15 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Runs the stages that need no cluster and measure no time.
+/// Runs the stages that need neither a cluster nor a program of the tests, and measure no time.
 fn background(workspace: &Workspace) -> StageReport {
     let mut report = StageReport::default();
-    verify::builds(workspace, &mut report, StageKind::Background, Scope::Libraries);
+    verify::builds(
+        workspace,
+        &mut report,
+        StageKind::Background,
+        verify::Extent::Quick,
+    );
     // Each code block is compiled when it runs.
     report.stage(StageKind::Background, "doctests", || docs::examples(workspace));
     if report.stage(StageKind::Background, "build of the simulation", || {
@@ -71,19 +81,15 @@ fn background(workspace: &Workspace) -> StageReport {
     report
 }
 
-/// Builds programs and tests in one cargo call, so that dependencies are built once.
-fn build(workspace: &Workspace) -> Result<Notes> {
+/// Builds programs and tests in one cargo call, so that dependencies are built once. Returns the tests.
+fn build(workspace: &Workspace) -> Result<Vec<Suite>> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace
         .cargo(&["build", "--locked", "--workspace", "--all-features"])
         .args(targets)
         .run()?;
-    Ok(Notes::new())
-}
-
-fn tests(workspace: &Workspace) -> Result<Notes> {
     let cargo = ["test", "--locked", "--workspace", "--all-features"];
-    suites::run(workspace, "tests", &[&cargo[..], &["--tests"]].concat())
+    suites::build(workspace, &[&cargo[..], &["--tests"]].concat())
 }
 
 fn exploration(workspace: &Workspace) -> Result<Notes> {

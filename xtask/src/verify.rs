@@ -11,19 +11,28 @@ mod packages;
 mod reasons;
 mod semver;
 
-use crate::alone::Scope;
 use crate::report::{Notes, StageKind, StageReport};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers, prose, survey};
 use anyhow::Result;
 pub(crate) use reasons::write_weights;
 
+/// Extent of the checks that compile code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All checks of `cargo xtask verify`.
+    Full,
+    /// The checks of the test command. Omits what rarely differs from the other checks and takes minutes: sets of
+    /// features, a build of the packaged core, and the documentation of the tools.
+    Quick,
+}
+
 const WASM: &str = "wasm32-unknown-unknown";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = StageReport::default();
     sources(workspace, &mut report);
-    builds(workspace, &mut report, StageKind::Build, Scope::All);
+    builds(workspace, &mut report, StageKind::Build, Extent::Full);
     report.finish()
 }
 
@@ -51,17 +60,23 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut StageReport) {
     stage("layers", |workspace| done(layers::run(workspace)));
 }
 
-/// Runs the checks that compile code, as stages of this kind. These checks take minutes. `scope` selects the crates that
-/// are compiled separately.
-pub(crate) fn builds(workspace: &Workspace, report: &mut StageReport, kind: StageKind, scope: Scope) {
-    let mut stage =
-        |name, check: fn(&Workspace) -> Result<Notes>| report.stage(kind, name, || check(workspace));
-    stage("clippy", |workspace| done(clippy(workspace)));
-    stage("packages", |workspace| done(packages::run(workspace)));
-    stage("versions", semver::run);
-    stage("the pure core on wasm", |workspace| done(wasm(workspace)));
-    stage("documentation", |workspace| done(docs::build(workspace)));
-    report.stage(kind, "each crate alone", || done(alone::run(workspace, scope)));
+/// Runs the checks that compile code, as stages of this kind. These checks take minutes.
+pub(crate) fn builds(workspace: &Workspace, report: &mut StageReport, kind: StageKind, extent: Extent) {
+    let mut stage = |name, check: fn(&Workspace, Extent) -> Result<Notes>| {
+        report.stage(kind, name, || check(workspace, extent))
+    };
+    stage("clippy", |workspace, _| done(clippy(workspace)));
+    stage("packages", |workspace, extent| {
+        done(packages::run(workspace, extent))
+    });
+    stage("versions", |workspace, _| semver::run(workspace));
+    stage("the pure core on wasm", |workspace, _| done(wasm(workspace)));
+    stage("documentation", |workspace, extent| {
+        done(docs::build(workspace, extent))
+    });
+    stage("each crate alone", |workspace, extent| {
+        done(alone::run(workspace, extent))
+    });
 }
 
 fn done(outcome: Result<()>) -> Result<Notes> {

@@ -236,6 +236,12 @@ impl Workspace {
             .filter(move |package| package.manifest_path.starts_with(&folder))
     }
 
+    /// Returns the development tools.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Package> {
+        let folders = ["testbed", "xtask"];
+        folders.into_iter().flat_map(|folder| self.members_under(folder))
+    }
+
     /// Returns the path of a binary in the dev profile.
     pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.target

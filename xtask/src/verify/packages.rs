@@ -4,6 +4,7 @@
 //! missing readme, a dependency without a version, and excluded sources.
 
 use crate::error::from_findings;
+use crate::verify::Extent;
 use crate::workspace::{Package, Workspace};
 use anyhow::{Result, bail};
 
@@ -13,9 +14,9 @@ const BUILT: &str = "akash-provider-core";
 /// Files that every archive must contain, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 
-/// Packages all published libraries in one call, because they depend on each other. Then builds the unpacked
-/// core.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+/// Packages all published libraries in one call, because they depend on each other. The full check then builds the
+/// unpacked core.
+pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     let libraries: Vec<&Package> = libraries(workspace).collect();
     if !libraries.iter().any(|library| library.name == BUILT) {
         bail!("`{BUILT}` is not a published library");
@@ -32,7 +33,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let names = libraries.iter().flat_map(|library| ["--package", &library.name]);
     let pack = ["package", "--quiet", "--locked", "--allow-dirty"];
     workspace.cargo(&pack).args(["--no-verify"]).args(names).run()?;
-    workspace.cargo(&pack).args(["--package", BUILT]).run()
+    match extent {
+        Extent::Full => workspace.cargo(&pack).args(["--package", BUILT]).run(),
+        Extent::Quick => Ok(()),
+    }
 }
 
 /// Published libraries.
