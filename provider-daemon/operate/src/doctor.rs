@@ -16,6 +16,7 @@ mod certificate;
 mod chain;
 mod check;
 mod cluster_read;
+mod definitions;
 mod disk;
 mod dns;
 mod gpus;

@@ -1,15 +1,14 @@
-//! API server: access and definitions.
+//! API server: access.
 
 use super::DoctorContext;
 use super::check::Check;
 use super::cluster_read::LIMIT;
-use super::{rights, routes};
-use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use super::{definitions, rights, routes};
 use akash_provider_service::cluster_client::client;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
-use kube::{Client, Resource};
+use kube::Client;
 use serde::Deserialize;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
@@ -101,13 +100,13 @@ pub(super) async fn checks(
     let (rights, leases, definitions, routes) = tokio::join!(
         rights::checks(context, &cluster.client),
         rights::lease_checks(context, &cluster.client),
-        definitions(&cluster.client, context.remaining(LIMIT)),
+        definitions::check(&cluster.client, context.remaining(LIMIT)),
         routes::checks(context, &cluster.client)
     );
     let mut checks = vec![Check::ok(SUBJECT, format!("Kubernetes {}", cluster.version))];
     checks.extend(rights);
     checks.extend(leases);
-    checks.push(judge_definitions(&definitions));
+    checks.push(definitions);
     checks.extend(routes);
     checks
 }
@@ -123,46 +122,6 @@ fn judge_absence(absence: &NoCluster) -> Check {
     }
 }
 
-/// Resource names in the API version of `Manifest`; `None` if the API server does not serve this version.
-type Served = Result<Option<Vec<String>>, String>;
-
-async fn definitions(client: &Client, limit: Duration) -> Served {
-    let version = Manifest::api_version(&());
-    match timeout(limit, client.list_api_group_resources(&version)).await {
-        Ok(Ok(list)) => Ok(Some(list.resources.into_iter().map(|kind| kind.name).collect())),
-        Ok(Err(error)) if akash_provider_k8s::error::is_absent(&error) => Ok(None),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no response within {limit:.1?}")),
-    }
-}
-
-fn judge_definitions(served: &Served) -> Check {
-    const SUBJECT: &str = "custom resource definitions";
-    const CREATE: &str = "run `kubectl apply --filename deploy/crds`";
-    let version = Manifest::api_version(&());
-    let wanted = [
-        Manifest::plural(&()),
-        ProviderHost::plural(&()),
-        ProviderLeasedIP::plural(&()),
-    ];
-    let served = match served {
-        Err(why) => return Check::failure(SUBJECT, format!("cannot query {version}: {why}"), CREATE),
-        Ok(served) => served.as_deref().unwrap_or_default(),
-    };
-    let missing: Vec<&str> = wanted
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|name| !served.iter().any(|kind| kind == name))
-        .collect();
-    match missing.is_empty() {
-        true => Check::ok(SUBJECT, format!("{version} is served")),
-        false => {
-            let detail = format!("{version} is not served for {}", missing.join(", "));
-            Check::failure(SUBJECT, detail, CREATE)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::check::Severity;
@@ -175,18 +134,6 @@ mod tests {
         assert_eq!(seconds, 784_111_777);
         assert_eq!(parse_date("Sun, 06 Foo 1994 08:49:37 GMT"), None);
         assert_eq!(parse_date("yesterday"), None);
-    }
-
-    #[test]
-    fn definitions_must_be_served_in_the_version_of_the_provider() {
-        let names = |names: &[&str]| Ok(Some(names.iter().map(|&name| name.to_owned()).collect()));
-        let all = names(&["manifests", "providerhosts", "providerleasedips"]);
-        assert_eq!(judge_definitions(&all).severity(), Severity::Ok);
-        for served in [names(&["manifests"]), Ok(None), Err("down".to_owned())] {
-            let check = judge_definitions(&served);
-            assert_eq!(check.severity(), Severity::Failure, "{served:?}");
-            assert!(check.help().is_some_and(|help| help.contains("deploy/crds")));
-        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 const DEFINITIONS: &str = "/apis/akash.network/v2beta2";
+const SCHEMAS: &str = "/openapi/v3/apis/akash.network/v2beta2";
 const CLASS: &str = "/apis/networking.k8s.io/v1/ingressclasses/akash-ingress-class";
 const GATEWAY: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/akash-gateway/gateways/akash-gateway";
 const RUNTIME: &str = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
@@ -121,6 +122,7 @@ fn objects_and_rights_of_the_cluster_are_reported_until_they_exist() {
         200,
         definitions(&["manifests", "providerhosts", "providerleasedips"]),
     );
+    responses.set(SCHEMAS, 200, json!({"components": {"schemas": {}}}));
     responses.set(
         CLASS,
         200,
