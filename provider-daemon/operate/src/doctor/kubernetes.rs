@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::Client;
 use serde::Deserialize;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::time::timeout;
 
 pub(super) const SUBJECT: &str = "cluster";
