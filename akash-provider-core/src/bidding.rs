@@ -16,6 +16,7 @@ mod profile;
 mod screen;
 mod signed_by;
 mod size;
+pub(crate) mod unsupported;
 
 pub use capabilities::Capabilities;
 pub use price::{check_denom, check_price, judge_price, price_request};
@@ -169,6 +170,12 @@ pub enum Decline {
         /// Number of endpoints of the order that need hostnames.
         wanted: u32,
     },
+    /// The order requests a feature that no cluster offers.
+    #[error("the order requires {wanted}, which this provider does not offer")]
+    Unsupported {
+        /// Feature and the attribute that requests it, as text.
+        wanted: String,
+    },
     /// The order needs leased IPs, and the cluster has no pool of leased IPs.
     #[error("no leased IPs available: the order needs {wanted} and this provider leases none")]
     NoLeasedIps {
@@ -260,6 +267,7 @@ impl Decline {
             Self::Refused { .. } => DeclineCode::Refused,
             Self::AlreadyBid => DeclineCode::AlreadyBid,
             Self::Unknown { .. } => DeclineCode::Unknown,
+            Self::Unsupported { .. } => DeclineCode::Unsupported,
         }
     }
 
@@ -297,9 +305,10 @@ pub struct OrderContext<'a> {
 
 /// Checks whether the provider may bid on an order.
 ///
-/// [`check_size`] runs first. The following checks run in this order: attributes that the order requires,
-/// attributes that the provider requires of orders, capabilities, number of volumes, hostnames, signatures,
-/// limits of the group, reclamation window, deposit. The Go provider does not perform the last two checks.
+/// [`check_size`] runs first. The following checks run in this order: unsupported features, attributes that
+/// the order requires, attributes that the provider requires of orders, capabilities, number of volumes,
+/// hostnames, signatures, limits of the group, reclamation window, deposit. The Go provider does not perform
+/// the last two checks.
 ///
 /// # Errors
 /// Returns the first reason not to bid.
@@ -316,6 +325,7 @@ fn check(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(),
     })?;
     // The estimate needs the attributes of the provider, and must run before any attribute is compared.
     size::check_comparisons(group, facts, config)?;
+    unsupported::check(group)?;
     let requirements = &group.requirements;
     if let Some(unmet) = attributes::first_unmet(&requirements.attributes, ours) {
         let Attribute { key, value } = unmet.clone();

@@ -70,7 +70,7 @@ impl Decline {
         match &mut self {
             Self::Attributes { key, value } | Self::NotForUs { key, value } => cut_all([key, value]),
             Self::Storage { volume, wanted, .. } => cut_all([volume, wanted]),
-            Self::Gpu { wanted, .. } => cut(wanted),
+            Self::Gpu { wanted, .. } | Self::Unsupported { wanted } => cut(wanted),
             Self::SignedBy { missing } => cut(missing),
             Self::InvalidGroup { problem } => cut(problem),
             Self::Reclamation { offered, .. } => cut(offered),

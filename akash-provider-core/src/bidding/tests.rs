@@ -1,7 +1,7 @@
 use super::fixtures::{group, order, unit};
 use super::*;
 use crate::types::price::Dec;
-use crate::types::{Coin, DecCoin, Endpoint, Storage};
+use crate::types::{Coin, DecCoin, Endpoint, Gpu, Storage};
 use std::sync::Arc;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -63,6 +63,46 @@ fn orders_with_undeclared_attributes_are_declined() {
             &config()
         ),
         Ok(())
+    );
+}
+
+#[test]
+fn unsupported_features_are_declined_even_if_declared() {
+    let ours = [
+        attribute("tee/type", "cpu"),
+        attribute("confidential-compute", "true"),
+    ];
+    let facts = OrderContext {
+        attributes: Some(&ours),
+        ..NOTHING
+    };
+    let verdict = |required: &Attribute, gpu: &str| {
+        let mut group = group();
+        group.requirements.attributes = vec![required.clone()];
+        let gpu = vec![attribute("vendor/nvidia/model/*", "true"), attribute(gpu, "auto")];
+        group.resources[0].resources.gpu = Gpu::new(1, gpu);
+        should_bid(&order(group), &facts, &config()).map_err(|decline| decline.to_string())
+    };
+    let [tee, confidential] = &ours;
+    let declined = |wanted: &str| {
+        Err(format!(
+            "the order requires {wanted}, which this provider does not offer"
+        ))
+    };
+    for required in [tee, &attribute("tee/*", "cpu")] {
+        let wanted = format!("confidential computing ({}=cpu)", required.key);
+        assert_eq!(verdict(required, "other"), declined(&wanted));
+    }
+    let interconnect = "a GPU interconnect (interconnect/group=auto)";
+    assert_eq!(
+        verdict(confidential, "interconnect/group"),
+        declined(interconnect)
+    );
+    // The operator may declare nodes that all run with confidential computing.
+    let undeclared_model = verdict(confidential, "other").unwrap_err();
+    assert!(
+        undeclared_model.contains("none of the GPU models"),
+        "{undeclared_model}"
     );
 }
 

@@ -11,9 +11,6 @@ use crate::types::{
 };
 use std::collections::BTreeMap;
 
-/// Placement attribute that requests confidential computing.
-const TEE: &str = "tee/type";
-
 #[derive(Debug)]
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
@@ -153,7 +150,7 @@ fn confidential(group: &mut Building, service: &SdlService) -> Result<(), SdlErr
         None => {
             group.tee = Some(kind.clone());
             let attributes = &mut group.spec.requirements.attributes;
-            attributes.push(Attribute::new(TEE, kind));
+            attributes.push(Attribute::new(Attribute::TEE, kind));
             attributes.sort_by(|a, b| a.key.cmp(&b.key));
             Ok(())
         }

@@ -14,6 +14,9 @@ pub struct Attribute {
 }
 
 impl Attribute {
+    /// Key of the placement attribute that requests confidential computing.
+    pub const TEE: &'static str = "tee/type";
+
     /// Creates an attribute without validation.
     #[must_use]
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {

@@ -35,11 +35,12 @@ pub enum DeclineCode {
     TooManyAuditors,
     TooManyVolumes,
     Unknown,
+    Unsupported,
 }
 
 impl DeclineCode {
     /// All codes, in alphabetical order of their names.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AlreadyBid,
         Self::Attributes,
         Self::Deposit,
@@ -64,6 +65,7 @@ impl DeclineCode {
         Self::TooManyAuditors,
         Self::TooManyVolumes,
         Self::Unknown,
+        Self::Unsupported,
     ];
 
     /// Returns true if the reason depends only on the group, not on the order. Bid screening returns only
@@ -97,7 +99,8 @@ impl DeclineCode {
             | Self::TooLarge
             | Self::TooManyAuditors
             | Self::TooManyVolumes
-            | Self::Unknown => true,
+            | Self::Unknown
+            | Self::Unsupported => true,
         }
     }
 
@@ -129,6 +132,7 @@ impl DeclineCode {
             Self::TooManyAuditors => "too_many_auditors",
             Self::TooManyVolumes => "too_many_volumes",
             Self::Unknown => "unknown",
+            Self::Unsupported => "unsupported",
         }
     }
 }

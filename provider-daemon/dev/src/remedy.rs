@@ -17,6 +17,7 @@ pub(crate) fn remedy(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) 
         DeclineCode::NoLeasedIps if args.processes => {
             return "processes have no IP addresses: remove `ip:`".to_owned();
         }
+        DeclineCode::Unsupported => return "remove the feature from the SDL".to_owned(),
         DeclineCode::PriceDenom => return "use prices in uact".to_owned(),
         DeclineCode::ExternalPortsExhausted => vec![format!(
             "--cluster-node-port-quantity {}",

@@ -2,6 +2,7 @@
 
 use super::deployment::{AcceptedManifest, Submission};
 use super::workload::Workload;
+use crate::bidding::unsupported;
 use crate::engine::Engine;
 use crate::engine::counts::ScanReason;
 use crate::engine::input::{Refusal, RefusalKind};
@@ -115,6 +116,9 @@ impl Engine {
                 "group `{}`: an update cannot add, remove or rename services; create a new deployment instead",
                 group.name
             );
+            return refuse(RefusalKind::Rejected, message);
+        }
+        if let Some(message) = unsupported::refuse_manifest(group) {
             return refuse(RefusalKind::Rejected, message);
         }
         if let Some(message) = hosts::missing_hostname(group, self.config.static_hosts_domain.is_some()) {

@@ -84,7 +84,8 @@ const fn stage(code: DeclineCode) -> DeclineStage {
         | DeclineCode::Storage
         | DeclineCode::TooLarge
         | DeclineCode::TooManyAuditors
-        | DeclineCode::TooManyVolumes => DeclineStage::Rules,
+        | DeclineCode::TooManyVolumes
+        | DeclineCode::Unsupported => DeclineStage::Rules,
     }
 }
 

@@ -245,6 +245,16 @@ fn w43_different_set_of_services_is_refused_at_once() {
 }
 
 #[test]
+fn manifest_with_confidential_computing_is_refused() {
+    let mut world = World::new();
+    world.running(1, &web());
+    let confidential = sdl_of("web", "nginx:1\n    params: {tee: cpu}", &[], &["east"]);
+    update(&mut world, 1, &confidential);
+    assert_eq!(kind(world.submit(1, &confidential)), Some(RefusalKind::Rejected));
+    assert_eq!(world.count(is_record), 1, "nothing of the manifest was stored");
+}
+
+#[test]
 fn w43_failed_chain_query_is_retried() {
     let mut world = World::new();
     world.lease(1, &web());

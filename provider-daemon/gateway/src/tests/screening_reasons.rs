@@ -23,9 +23,12 @@ use std::time::Duration;
 /// Change of a group, and the resulting decline code.
 type Case = (DeclineCode, fn(&mut GroupSpec));
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     (DeclineCode::Attributes, |group| {
         group.requirements.attributes = vec![Attribute::new("region", "eu")];
+    }),
+    (DeclineCode::Unsupported, |group| {
+        group.requirements.attributes = vec![Attribute::new("tee/type", "cpu")];
     }),
     (DeclineCode::Storage, |group| {
         let class = [("class", "beta2"), ("persistent", "true")];
