@@ -119,8 +119,9 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. Every lease of the provider `us` must be decodable. If `filter` contains a
-    /// provider, all leases must be decodable. Other undecodable leases are omitted.
+    /// Returns a page of leases. Every lease of the provider `us` must be decodable, and its bid must have the
+    /// `bseq` 0. If `filter` contains a provider, this applies to all leases. Other undecodable leases are
+    /// omitted.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -150,7 +151,7 @@ impl Reader {
         Ok(Page {
             items: self
                 .reported
-                .decode_lenient(RecordKind::Lease, page.records, lease),
+                .decode_lenient(RecordKind::Lease, page.records, records::any_lease),
             next: next_key(page.pagination),
         })
     }

@@ -10,7 +10,7 @@ use crate::lock::lock;
 use crate::proto::akash::{deployment as dep, market as mkt};
 use crate::proto::cosmos::base::query::v1beta1::PageResponse;
 use crate::proto::cosmos::base::v1beta1::DecCoin;
-use akash_provider_core::types::{Bid, DeploymentId};
+use akash_provider_core::types::{Bid, DeploymentId, LeaseRecord};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashSet;
@@ -151,6 +151,16 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
         price: head.price,
         created_at: head.created_at,
         ..mkt::v1beta5::Bid::default()
+    })
+}
+
+/// Decodes a lease. Ignores the `bseq` of its bid, because an order has at most one lease.
+pub(super) fn any_lease(record: &Bytes) -> Result<LeaseRecord, Malformed> {
+    read(record, |mut response: mkt::v1beta5::QueryLeaseResponse| {
+        if let Some(id) = response.lease.as_mut().and_then(|lease| lease.id.as_mut()) {
+            id.bseq = 0;
+        }
+        convert::lease_record(response)
     })
 }
 

@@ -409,6 +409,36 @@ async fn malformed_offer_and_bseq_do_not_hide_a_bid_of_another_provider() {
 }
 
 #[tokio::test]
+async fn leases_with_a_bseq_are_read_unless_they_name_this_provider() {
+    let scene = scene().await;
+    let all = leases_of_all(&scene.won);
+    let listed = async |provider: &str| {
+        let market = scene.chain.lock().market.clone();
+        let mut record = responses::lease_record(&market.lease(&scene.won).unwrap());
+        let id = record.lease.as_mut().unwrap().id.as_mut().unwrap();
+        (id.provider, id.bseq) = (provider.to_owned(), 3);
+        scene.put(Garbage {
+            path: mkt::QueryLeasesRequest::PATH,
+            record: record.encode_to_vec(),
+            ..Garbage::default()
+        });
+        scene.reader.leases(&all, PageRequest::default()).await
+    };
+    let other: Address = account(3);
+    let leases = listed(other.as_str()).await.unwrap().items;
+    assert_eq!(
+        leases
+            .iter()
+            .filter(|record| record.lease.id.provider == other)
+            .count(),
+        1
+    );
+    let ours: Address = account(2);
+    let error = listed(ours.as_str()).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("3 is not 0"), "{error}");
+}
+
+#[tokio::test]
 async fn malformed_record_of_the_provider_is_an_error() {
     let scene = scene().await;
     let us: Address = account(2);
