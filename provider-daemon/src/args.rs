@@ -7,8 +7,8 @@ pub mod operators;
 use crate::version::VersionArgs;
 use akash_provider_dev::args::{DevArgs, DevnetArgs};
 use akash_provider_operate::args::{
-    BusCommand, ConfigCommand, DoctorArgs, ExplainArgs, KeysArgs, MigrateCommand, OperatorCommand,
-    PriceCommand, QueryArgs, SdlArgs, StateAction, ToolsCommand, TxArgs, explain,
+    BusCommand, ConfigCommand, DoctorArgs, EventsArgs, ExplainArgs, KeysArgs, MigrateCommand,
+    OperatorCommand, PriceCommand, QueryArgs, SdlArgs, StateAction, ToolsCommand, TxArgs, explain,
 };
 use akash_provider_service::args::settings::{self, RunSettings};
 use akash_provider_service::args::{GlobalArgs, OperatorsCommand, RunArgs, run};
@@ -46,6 +46,8 @@ pub enum Command {
     /// Query the chain: providers, orders, leases, balances and more
     #[command(visible_alias = "q")]
     Query(Box<QueryArgs>),
+    /// Print the events of the chain's Akash modules, block by block, as JSON lines
+    Events(EventsArgs),
     /// Sign and send transactions.
     Tx(Box<TxArgs>),
     /// Run the provider: follow the chain, bid on orders, run leases on a cluster

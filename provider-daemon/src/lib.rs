@@ -11,7 +11,8 @@ pub mod version;
 use akash_provider_cli::output::say;
 use akash_provider_dev::{dev, devnet};
 use akash_provider_operate::{
-    bus, config, doctor, explain, keys, migrate, operator, operators, price, query, sdl, state, tools, tx,
+    bus, config, doctor, events, explain, keys, migrate, operator, operators, price, query, sdl, state,
+    tools, tx,
 };
 use akash_provider_service::args::{GlobalArgs, RunArgs};
 use akash_provider_service::supervise::PartFailed;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let is_short = matches!(
         cli.command,
-        Command::Query(_) | Command::Tx(_) | Command::Tenant(_) | Command::Doctor(_)
+        Command::Query(_) | Command::Events(_) | Command::Tx(_) | Command::Tenant(_) | Command::Doctor(_)
     );
     let provider = match &cli.command {
         Command::Run(args) => Some(&**args),
@@ -42,6 +43,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(args, || home),
         Command::Keys(args) => keys::run(args, &home?),
         Command::Query(args) => query::run(args),
+        Command::Events(args) => events::run(args),
         Command::Tx(args) => tx::run(args, &home?),
         Command::Run(args) => run::run(args, &home?),
         Command::Config(command) => config::run(command, home, Cli::flags_of_run),

@@ -5,12 +5,18 @@ use std::io::{IsTerminal, Write};
 
 /// Writes a text to standard output, with escaped control characters. A closed pipe is not an error.
 pub fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
     // The failure cannot be reported anywhere.
-    drop(
-        out.write_all(plain::plain(text).as_bytes())
-            .and_then(|()| out.flush()),
-    );
+    drop(write(text));
+}
+
+/// Writes a text to standard output, with escaped control characters.
+///
+/// # Errors
+/// Returns an error if the write fails, for example because the reader closed the pipe.
+pub fn write(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(plain::plain(text).as_bytes())?;
+    out.flush()
 }
 
 /// Writes `head` and `tail` as one line. `tail` has the style `style`, unless standard output is no terminal

@@ -3,6 +3,7 @@
 pub mod bus;
 pub mod config;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod keys;
 pub mod migrate;
@@ -18,6 +19,7 @@ pub mod tx;
 pub use bus::BusCommand;
 pub use config::ConfigCommand;
 pub use doctor::DoctorArgs;
+pub use events::EventsArgs;
 pub use explain::ExplainArgs;
 pub use keys::KeysArgs;
 pub use migrate::MigrateCommand;

@@ -4,7 +4,7 @@ use crate::args::bus::{BusCommand, TailArgs};
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::flags::Output;
 use akash_provider_cli::node::block_on;
-use akash_provider_cli::plain::plain;
+use akash_provider_cli::output;
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, Topic, event_schema};
@@ -12,7 +12,6 @@ use akash_provider_redis::RedisBus;
 use anyhow::Context;
 use futures::StreamExt;
 use serde_json::json;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs a `bus` command.
@@ -23,7 +22,7 @@ pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
     match command {
         BusCommand::Tail(args) => block_on(tail(args)),
         BusCommand::Schema => {
-            say(&format!("{}\n", serde_json::to_string_pretty(&event_schema())?))?;
+            output::write(&format!("{}\n", serde_json::to_string_pretty(&event_schema())?))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -42,7 +41,7 @@ async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     if args.last {
         for topic in topics {
             if let Some(event) = bus.last(*topic).await? {
-                say(&format_event(args.output, *topic, &event)?)?;
+                output::write(&format_event(args.output, *topic, &event)?)?;
             }
         }
     }
@@ -51,16 +50,9 @@ async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
             Delivery::Event { topic, event } => format_event(args.output, topic, &event)?,
             Delivery::Lagged(lost) => format_loss(args.output, lost),
         };
-        say(&line)?;
+        output::write(&line)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes to standard output. An error usually means that the reader closed the pipe.
-fn say(line: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(plain(line).as_bytes())?;
-    out.flush()
 }
 
 fn format_event(output: Output, topic: Topic, event: &Event) -> anyhow::Result<String> {

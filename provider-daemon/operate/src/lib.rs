@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  config, doctor, migrate, explain, price, tools ── files, chain, cluster and machine of a provider
-//!  keys, query, tx, bus, sdl                      ── chain and bus
+//!  keys, query, events, tx, bus, sdl              ── chain and bus
 //!  operator ── requests to a running provider, over the socket in its home directory
 //!  operators ── runs an operator of the cluster, or sends a command to a running one
 //! ```
@@ -13,6 +13,7 @@ pub mod bus;
 pub mod chain_json;
 pub mod config;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 mod hardware;
 pub mod keys;

@@ -11,10 +11,11 @@ use clap::builder::Resettable;
 use clap::{Arg, Command};
 
 /// Commands that read their flags from the environment.
-pub(crate) const COMMANDS: [&str; 25] = [
+pub(crate) const COMMANDS: [&str; 26] = [
     "audit",
     "keys",
     "query",
+    "events",
     "tx",
     "run",
     "config",

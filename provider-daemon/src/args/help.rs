@@ -15,8 +15,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run a provider",
         &[
-            "run", "doctor", "config", "keys", "tx", "query", "operator", "price", "explain", "migrate",
-            "tools",
+            "run", "doctor", "config", "keys", "tx", "query", "events", "operator", "price", "explain",
+            "migrate", "tools",
         ],
     ),
     (

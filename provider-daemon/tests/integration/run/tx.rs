@@ -108,6 +108,24 @@ fn provider_is_registered_queried_and_updated() {
 }
 
 #[test]
+fn events_are_printed_from_a_height_on() {
+    let mut stage = Stage::new("events", false);
+    stage.start_node(FAST);
+    let file = stage.path("provider.yaml");
+    std::fs::write(&file, FILE).unwrap();
+    let (_, sent, err) = stage.ran(&["tx", "provider", "create", file.to_str().unwrap(), "--yes"]);
+    let sent = parsed(&sent);
+    let height = sent["height"].as_str().unwrap_or_else(|| panic!("{err}"));
+    // The second block does not exist yet.
+    let (code, out, err) = stage.ran(&["events", "--from-height", height, "--blocks", "2"]);
+    assert_eq!(code, 0, "{err}");
+    let event = parsed(&out);
+    assert_eq!(event["height"].to_string(), height, "{out}");
+    assert_eq!(event["type"], "akash.provider.v1beta4.EventProviderCreated");
+    assert_eq!(event["attributes"]["owner"], ADDRESS);
+}
+
+#[test]
 fn refused_transaction_is_reported_with_its_code() {
     let mut stage = Stage::new("refused", true);
     stage.start_node(FAST);
