@@ -13,10 +13,12 @@ use std::collections::BTreeMap;
 /// Prefixes of the route annotations that this operator or the Go operator writes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
 /// Names of the proxy annotations, without their prefix ([`PREFIXES`]).
-const ANNOTATIONS: [&str; 9] = [
+const ANNOTATIONS: [&str; 11] = [
     "client-max-body-size",
     "proxy-body-size",
     "proxy-buffer-size",
+    "proxy-buffers-number",
+    "proxy-busy-buffers-size",
     "proxy-next-upstream",
     "proxy-next-upstream-timeout",
     "proxy-next-upstream-tries",

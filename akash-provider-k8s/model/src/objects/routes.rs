@@ -51,7 +51,7 @@ pub fn ingress(lease: &LeaseId, host: &HostnameDeclaration, options: &HttpOption
 
 fn ingress_annotations(options: &HttpOptions) -> Labels {
     let options = &effective(options);
-    let pairs = [
+    let mut pairs = vec![
         ("proxy-read-timeout", seconds(options.read_timeout).to_string()),
         ("proxy-send-timeout", seconds(options.send_timeout).to_string()),
         ("proxy-next-upstream-tries", options.next_tries.to_string()),
@@ -62,6 +62,16 @@ fn ingress_annotations(options: &HttpOptions) -> Labels {
         ),
         ("proxy-next-upstream", next_cases(options)),
     ];
+    let buffer = u64::from(options.proxy_buffer_size);
+    if buffer > 0 {
+        // NGINX rejects its whole configuration unless one buffer <= busy buffers < all buffers minus one. The
+        // defaults of the controller can violate this rule, so all three values are set.
+        pairs.extend([
+            ("proxy-buffer-size", buffer.to_string()),
+            ("proxy-buffers-number", "4".to_owned()),
+            ("proxy-busy-buffers-size", (2 * buffer).to_string()),
+        ]);
+    }
     let key = |name| format!("nginx.ingress.kubernetes.io/{name}");
     pairs
         .into_iter()

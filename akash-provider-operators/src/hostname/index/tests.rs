@@ -381,6 +381,32 @@ fn each_proxy_gets_its_own_annotations() {
 }
 
 #[test]
+fn buffer_size_of_a_tenant_takes_effect_in_ingress_mode() {
+    let a = lease(1, 1);
+    let render = |proxy_buffer_size| {
+        let options = HttpOptions {
+            proxy_buffer_size,
+            ..HttpOptions::default()
+        };
+        Mode::default().render(NAME, &host(&a), &options)
+    };
+    let buffers = |route: &Value| {
+        ["buffer-size", "buffers-number", "busy-buffers-size"].map(|name| {
+            let key = format!("nginx.ingress.kubernetes.io/proxy-{name}");
+            route["metadata"]["annotations"][key].as_str().map(str::to_owned)
+        })
+    };
+    let (own, usual) = (render(16_384), render(0));
+    assert_eq!(
+        buffers(&own),
+        ["16384", "4", "32768"].map(|text| Some(text.to_owned()))
+    );
+    assert_eq!(buffers(&usual), [None, None, None], "the controller decides");
+    // A size that the tenant removes is deleted.
+    assert!(written(&own, 1).differs(&usual).unwrap().is_surplus);
+}
+
+#[test]
 fn field_that_another_client_adds_to_an_ingress_is_removed() {
     let a = lease(1, 1);
     let wanted = Mode::default().render(NAME, &host(&a), &HttpOptions::default());
