@@ -27,6 +27,7 @@ mod vendor;
 mod watch;
 
 pub use facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
+pub use gpu::source_labels::{AMD_DEVICE_ID, PCI_PREFIX, PciGpu, UnnamedGpu, pci_gpus};
 pub use gpu::vendor_labels::gpu_of_vendor;
 pub use lease::LeaseFacts;
 pub use node::NodeFacts;

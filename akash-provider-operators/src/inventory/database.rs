@@ -120,11 +120,7 @@ impl Database {
 
 /// Returns the GPU vendor with this PCI vendor ID.
 pub(super) fn vendor_of(maker: &str) -> Option<Vendor> {
-    match maker {
-        "10de" => Some(Vendor::Nvidia),
-        "1002" => Some(Vendor::Amd),
-        _ => None,
-    }
+    Vendor::ALL.into_iter().find(|vendor| vendor.pci_id() == maker)
 }
 
 /// Converts the name of an interface for use in labels: in lower case, and `sxm` for every version of SXM.

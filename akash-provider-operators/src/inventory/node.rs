@@ -1,10 +1,9 @@
 //! Properties of a node that affect its labels.
 
-use super::database::vendor_of;
 use crate::version_of;
 use akash_provider_kube_kernel::labels::CLASS_LABEL;
 use akash_provider_kube_kernel::labels::{self, Labels};
-use akash_provider_kube_model::inventory::{GPU_PREFIX, Vendor, whole};
+use akash_provider_kube_model::inventory::{GPU_PREFIX, PCI_PREFIX, Vendor, pci_gpus, whole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -13,8 +12,6 @@ use serde_json::Value;
 pub(crate) const MANAGER: &str = "akash-operator-inventory";
 /// Label that the device plugin of NVIDIA requires. Tools of NVIDIA may also set this label.
 pub(crate) const GPU_PRESENT: &str = "nvidia.com/gpu.present";
-/// Prefix of the labels with which Node Feature Discovery reports PCI devices.
-const ON_BUS: &str = "feature.node.kubernetes.io/pci-";
 
 /// Node, with the properties that affect its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,7 +45,7 @@ fn matters(key: &str) -> bool {
     is_ours(key)
         || key.starts_with("nvidia.com/gpu.")
         || key.starts_with("amd.com/gpu.")
-        || key.starts_with(ON_BUS)
+        || key.starts_with(PCI_PREFIX)
 }
 
 impl NodeView {
@@ -102,21 +99,6 @@ impl NodeView {
     }
 }
 
-/// Returns the PCI vendor ID of each GPU and accelerator in the labels, with the PCI device ID if the label
-/// contains a device ID.
-pub(super) fn on_bus(labels: &Labels) -> impl Iterator<Item = (&str, Option<&str>)> {
-    let named = labels.range(ON_BUS.to_owned()..);
-    let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));
-    named.filter_map(|(key, value)| {
-        let words = key[ON_BUS.len()..].strip_suffix(".present")?;
-        let mut words = words.split('_');
-        let (class, maker) = (words.next()?, words.next()?);
-        // Class 03 has displays and class 12 accelerators; a GPU also has an audio function.
-        let computes = class.starts_with("03") || class.starts_with("12");
-        (value == "true" && computes).then_some((maker, words.next()))
-    })
-}
-
 /// Returns true if the labels of a node name a GPU of this vendor.
 #[must_use]
 pub fn has_gpu_label(labels: &Labels, vendor: Vendor) -> bool {
@@ -124,5 +106,5 @@ pub fn has_gpu_label(labels: &Labels, vendor: Vendor) -> bool {
     let counters = vendor.label_prefix();
     (is_present && vendor == Vendor::Nvidia)
         || labels.keys().any(|key| key.starts_with(&counters))
-        || on_bus(labels).any(|(maker, _)| vendor_of(maker) == Some(vendor))
+        || pci_gpus(labels).any(|gpu| gpu.maker == vendor.pci_id())
 }

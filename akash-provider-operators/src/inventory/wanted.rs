@@ -4,13 +4,13 @@
 //! schedules no pod on such a node. The labels of devices with an unknown model are also unchanged, because existing
 //! labels are better than none.
 
-use super::database::{Database, Model, interface, vendor_of};
+use super::database::{Database, Model, interface};
 use super::discovery::Cards;
-use super::node::{GPU_PRESENT, NodeView, is_ours, on_bus};
+use super::node::{GPU_PRESENT, NodeView, is_ours};
 use super::rules::Rules;
 use akash_provider_kube_kernel::labels::CLASS_LABEL;
 use akash_provider_kube_kernel::labels::{self, Labels};
-use akash_provider_kube_model::inventory::Vendor;
+use akash_provider_kube_model::inventory::{Vendor, pci_gpus};
 use models::GpuModels;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -143,11 +143,8 @@ impl DesiredLabels {
     /// PCI labels are sufficient to set the label.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
-        let mut on_bus = on_bus(&node.labels);
-        if named
-            || node.gpu_present_is_ours
-            || on_bus.any(|(maker, _)| vendor_of(maker) == Some(Vendor::Nvidia))
-        {
+        let is_on_bus = pci_gpus(&node.labels).any(|gpu| gpu.maker == Vendor::Nvidia.pci_id());
+        if named || node.gpu_present_is_ours || is_on_bus {
             self.labels.insert(GPU_PRESENT.to_owned(), "true".to_owned());
         }
     }

@@ -11,6 +11,7 @@ use super::vendor::{KINDS, Vendor, model_label};
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
+pub(crate) mod source_labels;
 pub(crate) mod vendor_labels;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Reasons why a resource is not offered, and the remedy of each reason.
 
 use super::InventoryKind;
+use super::gpu::source_labels::UnnamedGpu;
 use super::vendor::{self, Vendor};
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource};
 use akash_provider_kube_kernel::labels::{self, CLASS_LABEL};
@@ -96,7 +97,11 @@ pub(crate) enum GpuProblem {
     /// The labels count the devices of a model by size and by interface, but not by both.
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
-    UnknownModel { vendor: Vendor, capacity: i64 },
+    UnknownModel {
+        vendor: Vendor,
+        capacity: i64,
+        cause: UnnamedGpu,
+    },
     /// Only the label `source` of the GPU vendor contains the model.
     VendorLabelOnly {
         vendor: Vendor,
@@ -146,9 +151,16 @@ impl fmt::Display for GpuProblem {
                 "{} GPUs `{model}`: no label combines memory size and interface, so the node offers neither of them",
                 vendor.name()
             ),
-            Self::UnknownModel { vendor, capacity } => {
+            Self::UnknownModel {
+                vendor,
+                capacity,
+                cause,
+            } => {
                 let (name, label) = (vendor.name(), vendor::model_label(*vendor, "*"));
-                write!(f, "{capacity} {name} GPUs of unknown model: no label {label}")
+                write!(
+                    f,
+                    "{capacity} {name} GPUs of unknown model: no label {label}; {cause}"
+                )
             }
             Self::VendorLabelOnly {
                 vendor,
@@ -177,9 +189,16 @@ impl GpuProblem {
         };
         let help = match self {
             Self::Unhealthy { .. } => format!("check the device plugin and the drivers on node {node}"),
-            Self::Unlabelled { vendor, .. } | Self::UnknownModel { vendor, .. } => {
-                with_label(vendor::model_label(*vendor, "MODEL"))
-            }
+            Self::Unlabelled { vendor, .. } => with_label(vendor::model_label(*vendor, "MODEL")),
+            Self::UnknownModel { vendor, cause, .. } => match cause {
+                UnnamedGpu::Shared(_) => format!("{} on node {node}", cause.help()),
+                // The operator maps the ID to a model.
+                UnnamedGpu::DeviceId(_) => with_label(vendor::model_label(*vendor, "MODEL")),
+                UnnamedGpu::NoDeviceId(_) | UnnamedGpu::NoLabel(_) => {
+                    let model = with_label(vendor::model_label(*vendor, "MODEL"));
+                    format!("{} and {model}", cause.help())
+                }
+            },
             Self::VendorLabelOnly { vendor, model, .. } => with_label(vendor::model_label(*vendor, model)),
             Self::UncombinedAttributes { vendor, model } => {
                 with_label(vendor::model_label(*vendor, model) + ".ram.SIZE.interface.INTERFACE")

@@ -37,6 +37,24 @@ impl Vendor {
         }
     }
 
+    /// Returns the PCI vendor ID.
+    #[must_use]
+    pub const fn pci_id(self) -> &'static str {
+        match self {
+            Self::Nvidia => "10de",
+            Self::Amd => "1002",
+        }
+    }
+
+    /// Returns the label in which the vendor's tools write the name of the product.
+    #[must_use]
+    pub const fn product_label(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia.com/gpu.product",
+            Self::Amd => "amd.com/gpu.product-name",
+        }
+    }
+
     /// Returns the prefix of the node labels that count the devices.
     #[must_use]
     pub fn label_prefix(self) -> String {

@@ -1,10 +1,10 @@
 //! GPU models of the devices of a node, and their sources.
 
-use super::super::database::{Database, Model, vendor_of};
+use super::super::database::{Database, Model};
 use super::super::discovery::Cards;
-use super::super::node::{NodeView, on_bus};
+use super::super::node::NodeView;
 use super::existing;
-use akash_provider_kube_model::inventory::{Vendor, gpu_of_vendor};
+use akash_provider_kube_model::inventory::{AMD_DEVICE_ID, UnnamedGpu, Vendor, gpu_of_vendor, pci_gpus};
 use std::collections::BTreeSet;
 
 /// Models of the devices of one vendor on a node.
@@ -22,23 +22,17 @@ pub(super) enum GpuModels {
 pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = gpu_of_vendor(&node.labels, vendor);
-    let product = match vendor {
-        Vendor::Nvidia => "nvidia.com/gpu.product",
-        Vendor::Amd => "amd.com/gpu.product-name",
-    };
-    if by_tools.is_none() && node.labels.contains_key(product) {
-        return GpuModels::Unknown(format!(
-            "{name} GPUs are shared or partitioned, by label {product}: no whole GPU is available"
-        ));
+    let unnamed = UnnamedGpu::new(&node.labels, vendor);
+    if matches!(unnamed, UnnamedGpu::Shared(_)) {
+        return GpuModels::Unknown(unknown(vendor, &unnamed));
     }
-    let on_bus = on_bus(&node.labels).filter(|(maker, _)| vendor_of(maker) == Some(vendor));
-    let mut numbers: BTreeSet<(&str, &str)> = on_bus
-        .filter_map(|(maker, device)| Some((maker, device?)))
-        .collect();
+    let on_bus = pci_gpus(&node.labels).filter(|gpu| gpu.maker == vendor.pci_id());
+    let mut numbers: BTreeSet<(&str, &str)> =
+        on_bus.filter_map(|gpu| Some((gpu.maker, gpu.device?))).collect();
     if vendor == Vendor::Amd && numbers.is_empty() {
         numbers.extend(
             node.labels
-                .get("amd.com/gpu.device-id")
+                .get(AMD_DEVICE_ID)
                 .map(|device| ("1002", device.as_str())),
         );
     }
@@ -61,9 +55,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
             interface: spec.interface,
             memory_size: spec.memory_size,
         }),
-        ([], _) if numbers.is_empty() => {
-            GpuModels::Undiscovered(format!("the model of the {name} GPUs is unknown"))
-        }
+        ([], _) if numbers.is_empty() => GpuModels::Undiscovered(unknown(vendor, &unnamed)),
         ([], _) => {
             let numbers: Vec<_> = numbers
                 .iter()
@@ -76,10 +68,17 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
             ))
         }
         _ => GpuModels::Undiscovered(format!(
-            "the node has {name} GPUs of {} models; the number of GPUs per model is unknown",
-            models.len()
+            "the node has {name} GPUs of {} models; set label {}model.MODEL to the number of GPUs for each model, or \
+             use hardware discovery",
+            models.len(),
+            vendor.label_prefix()
         )),
     }
+}
+
+fn unknown(vendor: Vendor, unnamed: &UnnamedGpu) -> String {
+    let (name, help) = (vendor.name(), unnamed.help());
+    format!("the model of the {name} GPUs is unknown: {unnamed}; {help}")
 }
 
 /// Maximum number of device IDs in a message about unknown models.
@@ -102,7 +101,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     }
     let looked_up = cards
         .by_vendor(vendor)
-        .map(|(device, count)| (list.model(vendor_number(vendor), device), device, count));
+        .map(|(device, count)| (list.model(vendor.pci_id(), device), device, count));
     let mut models: Vec<(&Model, i64)> = Vec::new();
     for (model, device, count) in looked_up {
         let Some(model) = model else {
@@ -127,14 +126,6 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
             "{seen} {name} cards of {} models were discovered, and the models of the {count} devices are unknown",
             models.len()
         )),
-    }
-}
-
-/// Returns the PCI vendor ID.
-const fn vendor_number(vendor: Vendor) -> &'static str {
-    match vendor {
-        Vendor::Nvidia => "10de",
-        Vendor::Amd => "1002",
     }
 }
 

@@ -246,6 +246,12 @@ fn unknown_properties_change_no_label() {
     // Manual labels of an unknown model stay.
     assert_eq!(gpus(&gpu_node("2", labels.clone())), ["nvidia.model.a100=2"]);
     assert!(gpus(&gpu_node("2", json!({}))).is_empty());
+    let unnamed = of(&gpu_node(
+        "2",
+        json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"}),
+    ));
+    let missing = "pci-0302_10de.present has no device ID; set `deviceLabelFields";
+    assert!(unnamed.notes[0].contains(missing), "{:?}", unnamed.notes);
     // A node without such devices.
     let bare = node(|n| n["metadata"]["labels"] = labels);
     assert!(gpus(&bare).is_empty());

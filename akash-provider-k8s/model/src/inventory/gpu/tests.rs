@@ -1,3 +1,4 @@
+use super::source_labels::UnnamedGpu;
 use super::*;
 
 const BASE: &str = "akash.network/capabilities.gpu.vendor";
@@ -106,6 +107,67 @@ fn devices_without_a_model_label_are_reported_and_not_offered() {
     let (devices, notes) = read(&[("nvidia.model.t4", "many")], (4, 4));
     assert!(devices[0].kinds.is_empty());
     assert!(notes[0].contains("invalid number of devices `many`"), "{notes:?}");
+}
+
+#[test]
+fn missing_label_of_an_unnamed_gpu_is_reported_with_a_remedy() {
+    const PCI: &str = "feature.node.kubernetes.io/pci-";
+    let unnamed = |labels: &[(&str, &str)], vendor| {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        UnnamedGpu::new(&labels.collect(), vendor)
+    };
+    let (class, id) = (
+        format!("{PCI}0302_10de.present"),
+        format!("{PCI}0302_10de_20b5.present"),
+    );
+    let (audio, other) = (
+        format!("{PCI}0403_10de_20b5.present"),
+        format!("{PCI}0302_1002_740f.present"),
+    );
+    for (labels, vendor, reason, help) in [
+        (
+            vec![(audio.as_str(), "true"), (other.as_str(), "true")],
+            Vendor::Nvidia,
+            "missing label feature.node.kubernetes.io/pci-CLASS_10de_DEVICE.present or nvidia.com/gpu.product",
+            "GPU Feature Discovery of NVIDIA",
+        ),
+        (
+            vec![(class.as_str(), "true")],
+            Vendor::Nvidia,
+            "pci-0302_10de.present has no device ID",
+            "deviceLabelFields",
+        ),
+        (
+            vec![(class.as_str(), "true"), (id.as_str(), "true")],
+            Vendor::Nvidia,
+            "only label feature.node.kubernetes.io/pci-0302_10de_20b5",
+            "list of GPUs",
+        ),
+        (
+            vec![("nvidia.com/gpu.product", "NVIDIA-A100-SHARED")],
+            Vendor::Nvidia,
+            "shared or partitioned",
+            "time-slicing",
+        ),
+        (
+            vec![],
+            Vendor::Amd,
+            "_1002_DEVICE.present or amd.com/gpu.product-name",
+            "node labeller of AMD",
+        ),
+        (
+            vec![("amd.com/gpu.device-id", "740f")],
+            Vendor::Amd,
+            "only label amd.com/gpu.device-id",
+            "list of GPUs",
+        ),
+    ] {
+        let unnamed = unnamed(&labels, vendor);
+        assert!(unnamed.to_string().contains(reason), "{labels:?}: {unnamed}");
+        assert!(unnamed.help().contains(help), "{labels:?}: {}", unnamed.help());
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! GPU models by the labels of vendor tools: GPU Feature Discovery of NVIDIA and the node labeller of AMD.
 
+use super::source_labels::UnnamedGpu;
 use crate::inventory::reason::GpuProblem;
 use crate::inventory::vendor::Vendor;
 use akash_provider_core::inventory::GpuSpec;
@@ -18,7 +19,11 @@ pub(super) fn report(
     note: &mut impl FnMut(GpuProblem),
 ) {
     note(match gpu_of_vendor(labels, vendor) {
-        None => GpuProblem::UnknownModel { vendor, capacity },
+        None => GpuProblem::UnknownModel {
+            vendor,
+            capacity,
+            cause: UnnamedGpu::new(labels, vendor),
+        },
         Some((source, GpuSpec { model, .. })) => GpuProblem::VendorLabelOnly {
             vendor,
             capacity,
@@ -39,25 +44,25 @@ pub fn gpu_of_vendor(labels: &BTreeMap<String, String>, vendor: Vendor) -> Optio
 }
 
 fn nvidia(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {
-    const PRODUCT: &str = "nvidia.com/gpu.product";
-    let product = labels.get(PRODUCT)?;
+    let source = Vendor::Nvidia.product_label();
+    let product = labels.get(source)?;
     let mebibytes = labels
         .get("nvidia.com/gpu.memory")
         .and_then(|m| m.parse::<u64>().ok());
     let parts = parts(product)?;
     // The driver reserves a part of the memory, so the size is rounded up.
     let memory = parts.gigabytes.or_else(|| mebibytes.map(|m| (m + 512) / 1024));
-    Some((PRODUCT, spec(Vendor::Nvidia, &parts, memory)))
+    Some((source, spec(Vendor::Nvidia, &parts, memory)))
 }
 
 fn amd(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> {
-    const PRODUCT: &str = "amd.com/gpu.product-name";
-    let product = labels.get(PRODUCT)?;
+    let source = Vendor::Amd.product_label();
+    let product = labels.get(source)?;
     let gigabytes = labels.get("amd.com/gpu.vram");
     let gigabytes = gigabytes.and_then(|g| g.trim_end_matches(['G', 'g']).parse::<u64>().ok());
     let parts = parts(product)?;
     let memory = parts.gigabytes.or(gigabytes);
-    Some((PRODUCT, spec(Vendor::Amd, &parts, memory)))
+    Some((source, spec(Vendor::Amd, &parts, memory)))
 }
 
 fn spec(vendor: Vendor, parts: &ProductParts, gigabytes: Option<u64>) -> GpuSpec {

@@ -109,6 +109,12 @@ fn each_problem_of_gpus_has_its_remedy() {
         &format!("`kubectl label node n1 {}`", nvidia("MODEL=COUNT")),
     );
     gpu(
+        labels(&[("feature.node.kubernetes.io/pci-0302_10de.present", "true")]),
+        "pci-0302_10de.present has no device ID",
+        "set `deviceLabelFields: [class, vendor, device]` of the source `pci` of Node Feature Discovery and run the \
+         inventory operator",
+    );
+    gpu(
         labels(&[("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB")]),
         "known only by label nvidia.com/gpu.product",
         &format!("`kubectl label node n1 {}`", nvidia("a100=COUNT")),
