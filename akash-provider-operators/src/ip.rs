@@ -36,6 +36,7 @@ use akash_provider_kube_kernel::watch::{Definitions, WatchConfig};
 use akash_provider_kube_kernel::write_client::WriteClient;
 use akash_provider_kube_model::crd::ProviderLeasedIP;
 use akash_provider_kube_model::leased_ips::AddressUsage;
+use akash_provider_kube_model::settings::LeasedIpCount;
 use balancer::Mode;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
@@ -52,6 +53,8 @@ use writer::ServiceWriter;
 /// Minimum interval between two checks of the assigned addresses. A check finds addresses that are late, from
 /// a wrong pool, or shared with another tenant.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Duration for which changes are collected before the addresses are counted.
+const GATHER: Duration = Duration::from_millis(75);
 
 /// Settings of the operator. [`IpOperatorOptions::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
@@ -80,6 +83,8 @@ pub struct IpOperatorOptions {
     pub definitions: Definitions,
     /// Audit log for deletions of objects that have no record.
     pub deletions: DeletionLog,
+    /// Count of addresses that the operator updates for the inventory of the provider in this process.
+    pub address_count: Option<LeasedIpCount>,
 }
 
 impl IpOperatorOptions {
@@ -98,6 +103,7 @@ impl IpOperatorOptions {
             watch_config: WatchConfig::default(),
             definitions: Definitions::default(),
             deletions: DeletionLog::default(),
+            address_count: None,
         }
     }
 }
@@ -145,6 +151,13 @@ impl IpOperator {
         let source = MetricsEndpoint::new(client, &options.metallb_namespace, endpoint);
         running.spawn(metrics::watch(source, options.call_timeout, Arc::clone(&shared)));
         running.spawn(look(Arc::clone(&shared)));
+        if let Some(count) = options.address_count {
+            running.spawn(count_addresses(
+                options.provider.clone(),
+                Arc::clone(&shared),
+                count,
+            ));
+        }
         let records = RecordReader {
             client: client.clone(),
             api: Api::<ProviderLeasedIP>::namespaced(client.clone(), &options.manifest_namespace),
@@ -232,6 +245,21 @@ impl IpOperator {
     /// Stops the operator. Waits for the work in progress, for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
+    }
+}
+
+/// Counts the addresses after changes. Never returns.
+async fn count_addresses(provider: Address, shared: Arc<IpOperatorState>, count: LeasedIpCount) {
+    let mut changes = shared.state.changes();
+    loop {
+        changes.borrow_and_update();
+        let counted = usage::address_count(&provider, &shared.state.inner().index);
+        if let Some(counted) = counted {
+            let _ = count.set(counted);
+        }
+        // The sender is a field of the shared state, so the channel is open.
+        let _ = changes.changed().await;
+        sleep(GATHER).await;
     }
 }
 

@@ -3,7 +3,7 @@
 pub mod pool;
 mod usage;
 
-pub use usage::{AddressUsage, PoolStatus};
+pub use usage::{AddressCount, AddressUsage, Balancer, PoolStatus};
 
 use crate::crd::{ManifestLeaseId, ProviderLeasedIpSpec};
 use akash_provider_core::cluster::IpDeclaration;

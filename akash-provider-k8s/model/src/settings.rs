@@ -1,13 +1,15 @@
 //! Settings of the Kubernetes backend.
 
+use crate::leased_ips::AddressCount;
 use akash_provider_core::types::Address;
 use akash_provider_kube_kernel::audit::DeletionLog;
 use akash_provider_kube_kernel::watch::Definitions;
 use ipnet::IpNet;
 use k8s_openapi::api::rbac::v1::Subject;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Settings of the backend. [`KubeSettings::new`] gives the defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +56,7 @@ pub struct KubeSettings {
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// Shared count of addresses in the pools of MetalLB, updated by the inventory.
+    /// Shared count of addresses in the pools of MetalLB.
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
@@ -116,23 +118,37 @@ impl KubeSettings {
     }
 }
 
-/// Shared count of addresses in the MetalLB pools for leases: the number of all addresses, and the number of
-/// addresses in use by Services that belong to no lease of this provider.
-#[derive(Debug, Clone, Default)]
-pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
+/// Shared count of addresses in the MetalLB pools for leases. The inventory or the IP operator updates the count.
+#[derive(Debug, Clone)]
+pub struct LeasedIpCount(Arc<watch::Sender<Option<Arc<AddressCount>>>>);
+
+impl Default for LeasedIpCount {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+}
 
 impl LeasedIpCount {
-    /// Returns the number of all addresses, and the number of addresses in use by Services that belong to no
-    /// lease of this provider. Returns `None` before the first count.
+    /// Returns the last count; `None` before the first count.
     #[must_use]
-    pub fn known(&self) -> Option<(u32, u32)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn known(&self) -> Option<Arc<AddressCount>> {
+        self.0.borrow().clone()
     }
 
-    /// Stores the two numbers that [`Self::known`] returns. Returns true if a number changed.
-    pub(crate) fn set(&self, count: (u32, u32)) -> bool {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        current.replace(count) != Some(count)
+    /// Stores a count. Returns true if the count changed.
+    pub fn set(&self, count: AddressCount) -> bool {
+        self.0.send_if_modified(|current| {
+            let is_new = current.as_deref() != Some(&count);
+            if is_new {
+                *current = Some(Arc::new(count));
+            }
+            is_new
+        })
+    }
+
+    /// Subscribes to changes of the count.
+    pub(crate) fn changes(&self) -> watch::Receiver<Option<Arc<AddressCount>>> {
+        self.0.subscribe()
     }
 }
 
@@ -154,8 +170,11 @@ impl KubeSettings {
         let most = self.leased_ip_pool;
         match self.leased_ip_count.known() {
             None => (most > 0).then_some((most, 0)),
-            Some((total, taken)) if most == 0 => Some((total, taken)),
-            Some((total, taken)) => Some((total.min(most.saturating_add(taken)), taken)),
+            Some(count) if most == 0 => Some((count.total, count.others)),
+            Some(count) => {
+                let limit = most.saturating_add(count.others);
+                Some((count.total.min(limit), count.others))
+            }
         }
     }
 }

@@ -8,8 +8,10 @@ pub(crate) mod fixture;
 use crate::world::{World, put, run, run_alone};
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::inventory::KubeInventory;
+use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use akash_provider_k8s::labels;
+use akash_provider_kube_model::settings::{KubeSettings, LeasedIpCount};
+use akash_provider_operators::ip::IpOperator;
 use fixture::{
     POOLS, account, balancer, declare, declared, define_pools, give, is_written, key, name, options, pool,
     pools, record, start, state, take_rights, undeclare, writes,
@@ -391,6 +393,19 @@ fn cluster_without_pools_is_served_with_unknown_pool_size() {
     });
 }
 
+/// Starts an IP operator, and an inventory that uses the address count of the operator.
+async fn with_operator(world: &World) -> (IpOperator, KubeSettings, KubeInventory) {
+    let mut settings = world.settings.clone();
+    (settings.leased_ips, settings.leased_ip_count) = (true, LeasedIpCount::default());
+    let mut options = options(world);
+    options.address_count = Some(settings.leased_ip_count.clone());
+    let operator = start(&account(world).await, options).await;
+    let mut capacity = CapacityOptions::default();
+    capacity.counts_addresses = false;
+    let inventory = KubeInventory::start(&world.client, &settings, &capacity);
+    (operator, settings, inventory)
+}
+
 #[test]
 fn provider_offers_addresses_of_the_pools() {
     run("ip-capacity", |world| {
@@ -405,6 +420,7 @@ fn provider_offers_addresses_of_the_pools() {
             record(world, &lease).await;
             // Uses the account of the provider instead of the operator's.
             let inventory = KubeInventory::start(&world.client, &settings, &Default::default());
+            let (operator, beside, other) = with_operator(world).await;
             let usage = Arc::new(Mutex::new(None));
             let seen = Arc::clone(&usage);
             let mut updates = inventory.watch();
@@ -424,8 +440,10 @@ fn provider_offers_addresses_of_the_pools() {
             world
                 .until("the addresses of the pool are available", is((16, 0)))
                 .await;
-            // An address of a lease is part of its reservation. An address of another owner is not available.
-            create_go_operator_service(world, &lease, "front", 80).await;
+            // A leased address is in use once it is assigned. An address of another owner is not available.
+            declare(world, &lease, "front", 80).await;
+            let written = || async { is_written(&operator, &lease, 80) };
+            world.until("the Service is written", written).await;
             give(world, &lease, 80, &["203.0.113.49"]).await;
             let edge = json!({
                 "apiVersion": "v1", "kind": "Service",
@@ -434,12 +452,16 @@ fn provider_offers_addresses_of_the_pools() {
             });
             put(&world.admin, &edge, "somebody").await;
             give(world, &lease, 81, &["203.0.113.50"]).await;
-            world.until("one address has another owner", is((16, 1))).await;
+            world.until("one address has another owner", is((16, 2))).await;
             assert_eq!(
                 settings.leased_pool(),
                 Some((16, 1)),
                 "the backend has the same usage"
             );
+            let same = || async { beside.leased_pool() == Some((16, 1)) };
+            world.until("the IP operator has the same usage", same).await;
+            let is_watched = |of: &KubeInventory| of.watches().contains_key("services");
+            assert!(is_watched(&inventory) && !is_watched(&other));
             // Without a pool there are no addresses.
             pools(world)
                 .delete("default", &DeleteParams::default())
@@ -447,6 +469,8 @@ fn provider_offers_addresses_of_the_pools() {
                 .unwrap();
             world.until("the pool is deleted", is((0, 0))).await;
             following.abort();
+            operator.stop().await;
+            take_rights(world).await;
         }
         .boxed()
     });

@@ -3,8 +3,9 @@
 use super::index::IpIndex;
 use super::live::LiveService;
 use crate::operator_state::OperatorIndex;
+use akash_provider_core::types::Address;
 use akash_provider_kube_kernel::time::rfc3339;
-use akash_provider_kube_model::leased_ips::AddressUsage;
+use akash_provider_kube_model::leased_ips::{AddressCount, AddressUsage};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,6 +29,20 @@ pub(super) fn usage(index: &IpIndex) -> AddressUsage {
         in_use: usage.in_use.filter(|_| services_known),
         ..usage
     }
+}
+
+/// Counts the addresses for the leases of the provider; returns `None` before the lists of Services and pools.
+pub(super) fn address_count(provider: &Address, index: &IpIndex) -> Option<AddressCount> {
+    let pools = index.pools().filter(|_| index.is_known())?;
+    let pools = pools.iter().map(|(name, pool)| (name.as_str(), pool));
+    let balancers = index.services().filter(|(_, live)| live.is_balancer);
+    let balancers = balancers.map(|(place, live)| {
+        let name = place.rsplit('/').next().unwrap_or_default();
+        let lease = live.lease.as_ref().filter(|_| live.is_leased);
+        (name, lease, live.given.addresses.as_slice())
+    });
+    let pool = &index.mode().pool;
+    Some(AddressCount::new(provider, pools, pool, balancers))
 }
 
 /// Notice about the addresses of a Service.

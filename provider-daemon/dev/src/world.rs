@@ -260,10 +260,10 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
         return Ok(Backend::in_memory(hardware).await);
     };
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
-    let options = args.cluster.inventory_options();
     // Automatic hostnames work without an operator in the cluster.
     let domain = &args.deployment_ingress_domain;
     let operators = OperatorPlan::read(&args.kubernetes, &[EmbeddedOperatorArg::Hostname], domain, None)?;
+    let options = operators.share(args.cluster.inventory_options());
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     kubernetes.run_operators(operators);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))

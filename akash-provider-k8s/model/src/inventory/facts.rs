@@ -4,6 +4,8 @@ use super::lease::LeaseFacts;
 use super::node::NodeFacts;
 use super::pod::PodFacts;
 use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, VolumeFacts};
+use crate::leased_ips::Balancer;
+use crate::leased_ips::pool::Pool;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -27,11 +29,15 @@ pub enum InventoryKind {
     CephCluster,
     /// `CephBlockPool` of Rook, with its number of copies.
     CephPool,
+    /// Services of the type LoadBalancer, which use addresses of MetalLB.
+    Balancer,
+    /// `IPAddressPool` of MetalLB, if the cluster has one.
+    AddressPool,
 }
 
 impl InventoryKind {
     /// All kinds. The essential kinds ([`InventoryKind::is_essential`]) come first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Node,
         Self::Pod,
         Self::Lease,
@@ -40,6 +46,8 @@ impl InventoryKind {
         Self::Capacity,
         Self::CephCluster,
         Self::CephPool,
+        Self::Balancer,
+        Self::AddressPool,
     ];
 
     /// Returns the plural name. The name is displayed, and is part of the API paths of Rook's kinds.
@@ -54,6 +62,8 @@ impl InventoryKind {
             Self::Capacity => "csistoragecapacities",
             Self::CephCluster => "cephclusters",
             Self::CephPool => "cephblockpools",
+            Self::Balancer => "services",
+            Self::AddressPool => "ipaddresspools",
         }
     }
 
@@ -106,6 +116,10 @@ pub enum ObjectFacts {
     CephCluster(CephClusterFacts),
     /// A pool of a Ceph cluster.
     CephPool(CephPoolFacts),
+    /// A load balancer and its addresses.
+    Balancer(Balancer),
+    /// A pool of addresses.
+    AddressPool(Pool),
 }
 
 /// Change from a watch.

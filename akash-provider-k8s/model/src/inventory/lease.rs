@@ -1,11 +1,13 @@
 //! Leases of this provider: namespace of the pods, and resource unit of each service.
 
-use crate::crd::ManifestSpec;
+use crate::crd::{ManifestService, ManifestSpec};
+use crate::objects::leased_ip_service_name;
 use crate::settings::KubeSettings;
+use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{LeaseId, OrderId};
 use akash_provider_kube_kernel::labels;
 use kube::core::DynamicObject;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fields of a Manifest that the inventory uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct LeaseFacts {
     pub(crate) lease: LeaseId,
     /// Resource unit ID, by service.
     pub(crate) units: BTreeMap<Box<str>, u32>,
+    /// Names of the load balancers for leased addresses.
+    pub(crate) balancers: BTreeSet<Box<str>>,
 }
 
 impl LeaseFacts {
@@ -45,10 +49,32 @@ impl LeaseFacts {
         if lease.namespace() != name {
             return Err(wrong(format!("expected the name of lease {lease}")));
         }
+        let balancers = spec.group.services.iter().flat_map(balancers).collect();
         let services = spec.group.services.into_iter();
         let units = services.map(|s| (s.name.into(), s.resources.id)).collect();
-        Ok(Some(Self { lease, units }))
+        Ok(Some(Self {
+            lease,
+            units,
+            balancers,
+        }))
     }
+}
+
+/// Returns the names of the Services for the leased addresses of a service. The IP operator creates these Services.
+fn balancers(service: &ManifestService) -> Vec<Box<str>> {
+    let exposes = service.expose.iter().flatten();
+    let leased = exposes.filter(|expose| expose.global && !expose.ip.is_empty());
+    let names = leased.filter_map(|expose| {
+        let proto = if expose.proto == "UDP" {
+            Proto::Udp
+        } else {
+            Proto::Tcp
+        };
+        let external = Some(expose.external_port).filter(|port| *port > 0);
+        let port = u16::try_from(external.unwrap_or(expose.port)).ok()?;
+        Some(leased_ip_service_name(&service.name, port, proto).into())
+    });
+    names.collect()
 }
 
 fn lease(spec: &ManifestSpec, settings: &KubeSettings) -> Option<LeaseId> {

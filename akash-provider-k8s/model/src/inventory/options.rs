@@ -20,6 +20,9 @@ pub struct CapacityOptions {
     pub watch_config: WatchConfig,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
+    /// Whether the inventory watches pools and load balancers, to count the leased addresses. If false, the IP
+    /// operator of the same process counts the addresses.
+    pub counts_addresses: bool,
 }
 
 impl Default for CapacityOptions {
@@ -32,6 +35,7 @@ impl Default for CapacityOptions {
             patience: Duration::from_secs(20),
             watch_config,
             definitions: Definitions::default(),
+            counts_addresses: true,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! State that the capacity watches share, and publication of updates.
 
-use super::addresses::AddressCounter;
 use super::facts::{FactChange, InventoryKind};
 use super::options::CapacityOptions;
 use super::tally::Tally;
+use crate::leased_ips::AddressCount;
 use crate::settings::KubeSettings;
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
+
+/// Kinds that determine the number of leased addresses.
+pub(super) const ADDRESSES: [InventoryKind; 2] = [InventoryKind::Balancer, InventoryKind::AddressPool];
 
 /// State of the watch of a Kubernetes kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub(super) struct CapacityTracker {
     pub(super) publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     pub(super) leased_ips: Option<KubeSettings>,
+    /// Whether the watches count the addresses; otherwise the IP operator of the process does.
+    pub(super) counts_addresses: bool,
     pub(super) gather: Duration,
     pub(super) patience: Duration,
 }
@@ -106,6 +111,7 @@ impl CapacityTracker {
             updates: MemoryInventorySource::new(),
             publisher: None,
             leased_ips,
+            counts_addresses: options.counts_addresses,
             gather: options.gather,
             patience: options.patience,
         }
@@ -116,7 +122,7 @@ impl CapacityTracker {
         for change in changes {
             inner.tally.apply(change);
         }
-        let dirty = inner.tally.is_dirty();
+        let dirty = inner.tally.is_dirty() || inner.tally.addresses.changed;
         // The woken task locks the state at once.
         drop(inner);
         if dirty {
@@ -171,28 +177,41 @@ impl CapacityTracker {
     /// Returns the usage of leased addresses, or `None` if the usage is unknown. Without a known usage, the
     /// provider offers no addresses.
     pub(super) fn leased_ips(&self) -> Option<LeasedIpUsage> {
-        let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
+        let settings = self.leased_ips.as_ref()?;
+        let (total, others) = settings.leased_pool()?;
+        let inner = self.inner();
+        let count = settings.leased_ip_count.known();
+        let used = count.map(|count| count.of_leases(|lease| inner.tally.balancers_of(lease)));
+        let (ours, confirmed) = used.unwrap_or_default();
         Some(LeasedIpUsage {
             total,
-            in_use,
-            // Every reservation counts separately.
-            confirmed: Vec::new(),
+            in_use: others.saturating_add(ours),
+            confirmed,
         })
     }
 
-    /// Updates the number of leased addresses, forever.
-    pub(super) async fn count_addresses(self: Arc<Self>, settings: KubeSettings, counter: AddressCounter) {
-        loop {
-            counter.changed().await;
-            // Gathers changes.
-            sleep(self.gather).await;
-            let is_changed = counter
-                .count()
-                .is_some_and(|count| settings.leased_ip_count.set(count));
-            if is_changed {
-                self.inner().recounted = true;
-                self.change.notify_one();
-            }
+    /// Counts the addresses after a change of the watched pools or load balancers.
+    fn count_addresses(&self) {
+        let Some(settings) = self.leased_ips.as_ref().filter(|_| self.counts_addresses) else {
+            return;
+        };
+        let mut inner = self.inner();
+        let synced = |kind| inner.watches.get(&kind).is_some_and(|watch| watch.synced);
+        if ADDRESSES.into_iter().all(synced)
+            && let Some(count) = inner.tally.addresses.recount(settings)
+        {
+            inner.recounted |= settings.leased_ip_count.set(count);
+        }
+    }
+
+    /// Publishes the counts of the IP operator, forever.
+    pub(super) async fn follow_count(
+        self: Arc<Self>,
+        mut counts: watch::Receiver<Option<Arc<AddressCount>>>,
+    ) {
+        while counts.changed().await.is_ok() {
+            self.inner().recounted = true;
+            self.change.notify_one();
         }
     }
 
@@ -223,6 +242,7 @@ impl CapacityTracker {
             }
             // After the notification, to gather further changes.
             sleep(self.gather).await;
+            self.count_addresses();
             let next = self.inner().next(self.patience);
             match next {
                 PublishStep::Nothing => {}

@@ -5,16 +5,17 @@
 //! and its classes are not offered. Changes are collected for [`CapacityOptions::gather`], so that a burst of changes
 //! causes one update.
 
-use super::addresses::AddressCounter;
+use super::addresses::balancer;
 use super::facts::{InventoryKind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
 use super::options::CapacityOptions;
 use super::pod::PodFacts;
-use super::shared::{CapacityTracker, InventoryWatch, Publication};
+use super::shared::{ADDRESSES, CapacityTracker, InventoryWatch, Publication};
 use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, VolumeFacts};
 use super::watch::{CountSink, FactsDecoder, NodeParts, PodParts, Reporter};
 use crate::inventory::IgnoredResources;
+use crate::leased_ips::pool::pool;
 use crate::settings::KubeSettings;
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{Inventory, InventorySource, InventoryUpdate};
@@ -23,7 +24,7 @@ use akash_provider_kube_kernel::task;
 use akash_provider_kube_kernel::watch::{Bookkeeping, Follower, ListerWatcher};
 use akash_provider_kube_kernel::watch::{Definitions, WatchConfig};
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod, Service};
 use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
 use kube::api::ApiResource;
 use kube::core::{DynamicObject, GroupVersionKind};
@@ -92,8 +93,8 @@ impl KubeInventory {
         leased_ips: Option<KubeSettings>,
         leases: impl FnOnce(&mut Starter<'_>),
     ) -> Self {
-        let shared = Arc::new(CapacityTracker::new(leased_ips.clone(), options));
-        let tasks = start(client, &shared, options, leased_ips, leases);
+        let shared = Arc::new(CapacityTracker::new(leased_ips, options));
+        let tasks = start(client, &shared, options, leases);
         Self { shared, tasks }
     }
 }
@@ -121,7 +122,7 @@ impl WholeInventory {
             publisher: Some(sender),
             ..CapacityTracker::new(None, options)
         });
-        let tasks = start(client, &shared, options, None, without_leases);
+        let tasks = start(client, &shared, options, without_leases);
         Self {
             shared,
             publications,
@@ -159,7 +160,6 @@ fn start(
     client: &Client,
     shared: &Arc<CapacityTracker>,
     options: &CapacityOptions,
-    leased_ips: Option<KubeSettings>,
     leases: impl FnOnce(&mut Starter<'_>),
 ) -> Vec<AbortOnDropHandle<()>> {
     let mut starter = Starter {
@@ -177,14 +177,8 @@ fn start(
     starter.read(InventoryKind::Pod, TAKING, reading, Box::new(pod));
     leases(&mut starter);
     starter.storage();
+    starter.addresses();
     let mut tasks = starter.tasks;
-    if let Some(settings) = leased_ips {
-        let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
-        let watching = (options.watch_config, options.definitions.clone());
-        let counter = AddressCounter::start(client, &settings.provider, pool, namespace, watching);
-        let counting = Arc::clone(shared).count_addresses(settings, counter);
-        tasks.push(task::spawn("count of addresses", counting));
-    }
     tasks.push(task::spawn("capacity", Arc::clone(shared).publish()));
     tasks
 }
@@ -221,6 +215,45 @@ impl Starter<'_> {
             api,
             (labels::SELECTOR, ""),
             reading,
+            Box::new(read),
+        );
+    }
+
+    /// Starts the watches of pools and load balancers, unless the IP operator counts the addresses.
+    fn addresses(&mut self) {
+        let shared = self.shared;
+        let leased_ips = shared.leased_ips.as_ref();
+        let Some(settings) = leased_ips.filter(|_| shared.counts_addresses) else {
+            for kind in ADDRESSES {
+                shared.update_watch(kind, |watch| watch.synced = true);
+            }
+            if let Some(settings) = leased_ips {
+                let counts = settings.leased_ip_count.changes();
+                let following = Arc::clone(shared).follow_count(counts);
+                self.tasks.push(task::spawn("count of addresses", following));
+            }
+            return;
+        };
+        let reading = ListerWatcher::new::<Bookkeeping>;
+        let read = |service: &DynamicObject| balancer(service).map(ObjectFacts::Balancer);
+        let services = Api::all_with(self.client.clone(), &ApiResource::erase::<Service>(&()));
+        let fields = "spec.type=LoadBalancer";
+        self.follow(
+            InventoryKind::Balancer,
+            services,
+            ("", fields),
+            reading(),
+            Box::new(read),
+        );
+        let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
+        let (namespace, kind) = (&settings.metallb_namespace, ApiResource::from_gvk(&kind));
+        let pools = Api::namespaced_with(self.client.clone(), namespace, &kind);
+        let read = |object: &DynamicObject| Some(ObjectFacts::AddressPool(pool(object)));
+        self.follow(
+            InventoryKind::AddressPool,
+            pools,
+            ("", ""),
+            reading(),
             Box::new(read),
         );
     }

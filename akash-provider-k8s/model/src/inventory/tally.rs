@@ -4,6 +4,7 @@
 //! A change costs only the affected node. A snapshot copies the last snapshot and replaces the changed nodes. For
 //! every sequence of changes the result equals a count from scratch (`tests::recount`).
 
+use super::addresses::AddressTables;
 use super::facts::{FactChange, InventoryKind, NamespacedName, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::{NodeFacts, Used};
@@ -15,6 +16,7 @@ use super::storage::{
 use akash_provider_core::inventory::{
     IgnoredResource, NodeInventory, NodeName, Placement, Quantity, ReplicaGroup,
 };
+use akash_provider_core::types::LeaseId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub struct Tally {
     capacities: HashMap<NamespacedName, CapacityFacts>,
     clusters: BTreeMap<NamespacedName, CephClusterFacts>,
     pools: BTreeMap<NamespacedName, CephPoolFacts>,
+    pub(super) addresses: AddressTables,
     /// Kinds that cannot be read, each with the reason.
     troubles: BTreeMap<InventoryKind, String>,
     dirty: Dirty,
@@ -177,6 +180,8 @@ impl Tally {
                         self.remove(kind, &key, None);
                     }
                 }
+                self.addresses.changed |=
+                    matches!(kind, InventoryKind::Balancer | InventoryKind::AddressPool);
             }
         }
     }
@@ -202,6 +207,12 @@ impl Tally {
     /// Marks the changes as published, but computes no snapshot.
     pub(crate) const fn published(&mut self) {
         self.dirty.any = false;
+    }
+
+    /// Returns the names of the load balancers that the Manifest of a lease declares; `None` without a Manifest.
+    pub(super) fn balancers_of(&self, lease: &LeaseId) -> Option<&BTreeSet<Box<str>>> {
+        let space = self.spaces.get(lease.namespace().as_str())?;
+        Some(&space.lease.as_ref()?.balancers)
     }
 
     #[cfg(test)]
@@ -235,6 +246,8 @@ impl Tally {
                 self.pools.insert(key, facts);
                 self.dirty_storage(changed);
             }
+            ObjectFacts::Balancer(balancer) => self.addresses.set_balancer(&key, Some(balancer)),
+            ObjectFacts::AddressPool(pool) => self.addresses.set_pool(&key, Some(pool)),
         }
     }
 
@@ -266,6 +279,8 @@ impl Tally {
                 let removed = self.pools.remove(key).is_some();
                 self.dirty_storage(removed);
             }
+            InventoryKind::Balancer => self.addresses.set_balancer(key, None),
+            InventoryKind::AddressPool => self.addresses.set_pool(key, None),
         }
     }
 
@@ -296,6 +311,8 @@ impl Tally {
             InventoryKind::Capacity => self.capacities.keys().cloned().collect(),
             InventoryKind::CephCluster => self.clusters.keys().cloned().collect(),
             InventoryKind::CephPool => self.pools.keys().cloned().collect(),
+            InventoryKind::Balancer => self.addresses.balancers().cloned().collect(),
+            InventoryKind::AddressPool => self.addresses.pools().cloned().collect(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::is_any_pool;
 use super::pool::Pool;
+use akash_provider_core::types::{Address, LeaseId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -46,13 +47,7 @@ impl AddressUsage {
             };
         };
         let is_any = is_any_pool(pool);
-        let counts = |name: &str, candidate: &Pool| {
-            if is_any {
-                candidate.assigns && !candidate.is_reserved
-            } else {
-                name == pool
-            }
-        };
+        let counts = |name: &str, candidate: &Pool| is_counted(name, candidate, pool);
         let counted: Vec<&Pool> = pools
             .iter()
             .filter(|(n, p)| counts(n, p))
@@ -100,5 +95,162 @@ impl AddressUsage {
     pub fn counted(&self) -> impl Iterator<Item = &str> {
         let counted = self.pools.iter().filter(|(_, pool)| pool.counts);
         counted.map(|(name, _)| name.as_str())
+    }
+}
+
+/// Returns true if leased addresses come from the pool `candidate`. `pool` is the configured pool.
+fn is_counted(name: &str, candidate: &Pool, pool: &str) -> bool {
+    if is_any_pool(pool) {
+        candidate.assigns && !candidate.is_reserved
+    } else {
+        name == pool
+    }
+}
+
+/// Load balancer, with the fields that the count of addresses needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balancer {
+    /// Lease of a leased address.
+    pub lease: Option<LeaseId>,
+    /// Assigned addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Addresses for the leases of one provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressCount {
+    /// Number of addresses in the counted pools.
+    pub total: u32,
+    /// Number of these addresses in use by load balancers that belong to no lease of the provider.
+    pub others: u32,
+    /// Load balancers of the provider's leases that have an address.
+    leases: BTreeMap<LeaseId, LeaseBalancers>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct LeaseBalancers {
+    /// Names of the Services.
+    services: BTreeSet<Box<str>>,
+    /// Addresses in the counted pools.
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl AddressCount {
+    /// Counts the addresses in the pools from which MetalLB assigns leased addresses: `pool`, or any pool.
+    /// `pools` and `balancers` have names without a namespace.
+    pub fn new<'a>(
+        provider: &Address,
+        pools: impl Iterator<Item = (&'a str, &'a Pool)>,
+        pool: &str,
+        balancers: impl Iterator<Item = (&'a str, Option<&'a LeaseId>, &'a [IpAddr])>,
+    ) -> Self {
+        let counted = pools.filter(|(name, candidate)| is_counted(name, candidate, pool));
+        let counted: Vec<&Pool> = counted.map(|(_, pool)| pool).collect();
+        let (mut others, mut leases) = (BTreeSet::new(), BTreeMap::new());
+        for (service, lease, addresses) in balancers.filter(|(_, _, addresses)| !addresses.is_empty()) {
+            let in_pool = addresses.iter().copied();
+            let in_pool = in_pool.filter(|address| counted.iter().any(|pool| pool.has(*address)));
+            match lease.filter(|lease| lease.provider == *provider) {
+                None => others.extend(in_pool),
+                Some(lease) => {
+                    let of_lease: &mut LeaseBalancers = leases.entry(lease.clone()).or_default();
+                    of_lease.services.insert(service.into());
+                    of_lease.addresses.extend(in_pool);
+                }
+            }
+        }
+        Self {
+            total: Pool::union(counted),
+            others: u32::try_from(others.len()).unwrap_or(u32::MAX),
+            leases,
+        }
+    }
+
+    /// Returns the number of addresses that leases of the provider use, and the leases with all addresses
+    /// assigned. `declared` returns the Services that the Manifest of a lease declares, or `None` without a Manifest.
+    ///
+    /// A lease with a missing address is not included, because its reservation counts all its addresses.
+    pub fn of_leases<'a>(
+        &self,
+        declared: impl Fn(&LeaseId) -> Option<&'a BTreeSet<Box<str>>>,
+    ) -> (u32, Vec<LeaseId>) {
+        let (mut in_use, mut confirmed) = (0, Vec::new());
+        for (lease, balancers) in &self.leases {
+            match declared(lease) {
+                Some(declared) if declared.is_subset(&balancers.services) => confirmed.push(lease.clone()),
+                Some(_) => continue,
+                // The addresses of a closed lease are in use until the Services are deleted.
+                None => {}
+            }
+            in_use += balancers.addresses.len();
+        }
+        (u32::try_from(in_use).unwrap_or(u32::MAX), confirmed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pool::pool;
+    use super::*;
+    use serde_json::json;
+
+    const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+    const OTHER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
+
+    fn lease(dseq: u32, provider: &str) -> LeaseId {
+        format!("{OTHER}/{dseq}/1/1/{provider}").parse().unwrap()
+    }
+
+    fn count(balancers: &[(&str, Option<LeaseId>, &str)]) -> AddressCount {
+        let object = json!({"metadata": {"name": "p"}, "spec": {"addresses": ["203.0.113.0/28"]}});
+        let pool = pool(&serde_json::from_value(object).unwrap());
+        let address = |text: &str| text.parse::<IpAddr>().into_iter().collect::<Vec<_>>();
+        let balancers: Vec<(_, _, Vec<IpAddr>)> = balancers
+            .iter()
+            .map(|(name, lease, text)| (*name, lease.clone(), address(text)))
+            .collect();
+        let balancers = balancers
+            .iter()
+            .map(|(name, lease, all)| (*name, lease.as_ref(), &**all));
+        AddressCount::new(
+            &PROVIDER.parse().unwrap(),
+            [("p", &pool)].into_iter(),
+            "default",
+            balancers,
+        )
+    }
+
+    #[test]
+    fn addresses_of_a_lease_are_confirmed_when_all_are_assigned() {
+        let (own, theirs) = (lease(1, PROVIDER), lease(2, OTHER));
+        let of = |udp: &str| {
+            count(&[
+                ("web-ip-80-tcp", Some(own.clone()), "203.0.113.1"),
+                ("web-ip-53-udp", Some(own.clone()), udp),
+                ("web-ip-80-tcp", Some(theirs.clone()), "203.0.113.2"),
+                ("ingress", None, "203.0.113.3"),
+                ("remote", None, "192.0.2.1"),
+            ])
+        };
+        let declared: BTreeSet<Box<str>> = ["web-ip-80-tcp", "web-ip-53-udp"].map(Into::into).into();
+        let (pending, shared, two) = (of(""), of("203.0.113.1"), of("203.0.113.4"));
+        assert_eq!((pending.total, pending.others), (16, 2));
+        let used = |count: &AddressCount| count.of_leases(|_| Some(&declared));
+        assert_eq!(
+            used(&pending),
+            (0, vec![]),
+            "the reservation counts both addresses"
+        );
+        assert_eq!(
+            used(&shared),
+            (1, vec![own.clone()]),
+            "both ports share the address"
+        );
+        assert_eq!(used(&two), (2, vec![own]));
+        assert_eq!(
+            pending.of_leases(|_| None),
+            (1, vec![]),
+            "the lease is closed, its Service remains"
+        );
     }
 }

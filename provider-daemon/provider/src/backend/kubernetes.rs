@@ -17,6 +17,7 @@ use akash_provider_k8s::state::{Definitions, EventStore};
 use akash_provider_k8s::task;
 use akash_provider_k8s::write_client::WriteClient;
 use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use akash_provider_kube_model::settings::LeasedIpCount;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
@@ -46,6 +47,7 @@ pub struct Kubernetes {
     provider: Address,
     definitions: Definitions,
     deletions: DeletionLog,
+    addresses: LeasedIpCount,
 }
 
 /// Client with an empty debug output.
@@ -159,6 +161,7 @@ impl Kubernetes {
             provider: settings.provider.clone(),
             definitions: settings.definitions.clone(),
             deletions,
+            addresses: settings.leased_ip_count.clone(),
         })
     }
 
@@ -172,6 +175,7 @@ impl Kubernetes {
                 &self.provider,
                 &self.definitions,
                 deletions,
+                &self.addresses,
                 prepared,
             )
         });

@@ -13,9 +13,11 @@ use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::{Election, Timing};
+use akash_provider_k8s::inventory::CapacityOptions;
 use akash_provider_k8s::state::Definitions;
 use akash_provider_k8s::task;
 use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_kube_model::settings::LeasedIpCount;
 use akash_provider_operators::hostname::{HostnameOperator, HostnameOperatorOptions};
 use akash_provider_operators::inventory::InventoryOperatorOptions;
 use akash_provider_operators::ip::{self, IpOperator};
@@ -134,6 +136,14 @@ impl OperatorPlan {
             inventory,
         })
     }
+
+    /// Returns the settings of a capacity count in the process of these operators.
+    #[must_use]
+    pub fn share(&self, mut capacity: CapacityOptions) -> CapacityOptions {
+        // The IP operator watches pools and load balancers too.
+        capacity.counts_addresses = !self.wanted.contains(&EmbeddedOperatorArg::Ip);
+        capacity
+    }
 }
 
 /// Operators in this process, each with its own leader election. Dropping the value stops the operators at
@@ -157,6 +167,7 @@ impl EmbeddedOperators {
         provider: &Address,
         definitions: &Definitions,
         deletions: &DeletionLog,
+        addresses: &LeasedIpCount,
         prepared: OperatorPlan,
     ) -> Self {
         let OperatorPlan {
@@ -175,7 +186,7 @@ impl EmbeddedOperators {
             EmbeddedOperatorArg::None => None,
             // A repeated name starts one operator.
             EmbeddedOperatorArg::Hostname => checks.take().map(|checks| starter.hostname(checks)),
-            EmbeddedOperatorArg::Ip => Some(starter.ip(provider)),
+            EmbeddedOperatorArg::Ip => Some(starter.ip(provider, addresses)),
             EmbeddedOperatorArg::Inventory => inventory.take().map(|plan| starter.inventory(plan)),
         });
         Self(parts.collect())
@@ -222,13 +233,14 @@ impl EmbeddedStart<'_> {
         self.start(|client| HostnameOperator::start(client, options))
     }
 
-    fn ip(&self, provider: &Address) -> Box<dyn EmbeddedOperator> {
+    fn ip(&self, provider: &Address, addresses: &LeasedIpCount) -> Box<dyn EmbeddedOperator> {
         let mut options = ip::IpOperatorOptions::new(provider.clone());
         options.manifest_namespace = self.args.k8s_manifest_ns.clone();
         options.mode.pool = self.args.pool.metal_lb_pool.clone();
         options.metallb_namespace = self.args.pool.metal_lb_namespace.clone();
         options.definitions = self.definitions.clone();
         options.deletions = self.deletions.clone();
+        options.address_count = self.args.ip_operator.then(|| addresses.clone());
         self.start(|client| IpOperator::start(client, options))
     }
 
@@ -296,6 +308,19 @@ mod tests {
             settings,
             ("registry.example.com/provider:1", "provider-daemon", "look")
         );
+    }
+
+    #[test]
+    fn pools_and_load_balancers_are_watched_once_per_process() {
+        let counts = |words: &[&str]| {
+            let plan = prepared(words, &[EmbeddedOperatorArg::Hostname], "").unwrap();
+            plan.share(CapacityOptions::default()).counts_addresses
+        };
+        assert!(
+            !counts(&["--with-operators=ip"]),
+            "the IP operator counts the addresses"
+        );
+        assert!(counts(&["--with-operators=none"]) && counts(&[]));
     }
 
     #[tokio::test]

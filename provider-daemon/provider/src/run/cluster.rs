@@ -56,7 +56,7 @@ impl ClusterAccess {
             let (operators, events) = prepared;
             let connector = ClusterConnector {
                 kubernetes: args.kubernetes.clone(),
-                options: args.cluster.inventory_options(),
+                options: operators.share(args.cluster.inventory_options()),
                 provider: config.provider.clone(),
                 chain_id: config.chain_id.clone(),
                 condition: conditions.cluster.clone(),

@@ -1,8 +1,10 @@
 use super::*;
 use crate::inventory::facts::{FactChange, NamespacedName};
+use crate::leased_ips::AddressCount;
+use akash_provider_core::types::LeaseId;
 use akash_provider_kube_kernel::watch::{Sink, WatchObserver};
 use futures::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,13 +18,14 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(&CapacityOptions::default())
+    }
+
+    fn with(options: &CapacityOptions) -> Self {
         let mut settings = KubeSettings::new(PROVIDER.parse().unwrap());
         settings.leased_ips = true;
         settings.leased_ip_pool = 5;
-        let shared = Arc::new(CapacityTracker::new(
-            settings.leased_ips.then(|| settings.clone()),
-            &CapacityOptions::default(),
-        ));
+        let shared = Arc::new(CapacityTracker::new(Some(settings), options));
         let publisher = tokio::spawn(Arc::clone(&shared).publish());
         Self {
             updates: shared.updates.watch(),
@@ -52,6 +55,13 @@ impl World {
 
     fn fails(&self, kind: InventoryKind, why: &str) {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
+    }
+
+    /// Waits for the next update, and returns its usage of leased addresses.
+    async fn addresses(&mut self) -> (u32, u32, Vec<LeaseId>) {
+        let next = timeout(Duration::from_millis(500), self.updates.next()).await;
+        let usage = next.unwrap().unwrap().unwrap().leased_ips.unwrap();
+        (usage.total, usage.in_use, usage.confirmed)
     }
 
     /// Waits for the next update or error, for at most half a second of paused time.
@@ -242,23 +252,114 @@ async fn configured_pool_limits_the_number_of_addresses() {
     assert_eq!(update.leased_ips.unwrap().total, 5);
 }
 
-#[tokio::test(start_paused = true)]
-async fn repeated_list_keeps_its_objects_and_removes_the_others() {
-    let mut world = World::new();
-    let lease: akash_provider_core::types::LeaseId = format!("{PROVIDER}/1/1/1/{PROVIDER}").parse().unwrap();
-    let space = lease.namespace();
-    let manifest: DynamicObject = serde_json::from_value(json!({
+fn lease() -> LeaseId {
+    format!("{PROVIDER}/1/1/1/{PROVIDER}").parse().unwrap()
+}
+
+/// Returns the Manifest of [`lease`].
+fn manifest(expose: &Value) -> DynamicObject {
+    let manifest = json!({
         "apiVersion": "akash.network/v2beta2", "kind": "Manifest",
-        "metadata": {"name": space, "namespace": "lease"},
+        "metadata": {"name": lease().namespace(), "namespace": "lease"},
         "spec": {
             "lease_id": {"owner": PROVIDER, "dseq": "1", "gseq": 1, "oseq": 1, "provider": PROVIDER},
             "group": {"name": "g", "services": [{
-                "name": "web", "image": "i", "count": 1,
+                "name": "web", "image": "i", "count": 1, "expose": expose,
                 "resources": {"id": 7, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "1"}},
             }]},
         },
-    }))
-    .unwrap();
+    });
+    serde_json::from_value(manifest).unwrap()
+}
+
+fn leases(world: &World) -> CountSink<DynamicObject> {
+    let settings = KubeSettings::new(PROVIDER.parse().unwrap());
+    let read = move |m: &DynamicObject| {
+        LeaseFacts::from_object(m, &settings)
+            .unwrap()
+            .map(ObjectFacts::Lease)
+    };
+    CountSink::new(InventoryKind::Lease, &world.shared, Box::new(read))
+}
+
+fn service(name: &str, lease: Option<&LeaseId>, ip: Option<&str>) -> DynamicObject {
+    let labels = lease.map(|lease| {
+        let mut labels = labels::lease(lease);
+        labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+        labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
+        labels
+    });
+    let addresses: Vec<Value> = ip.iter().map(|ip| json!({"ip": ip})).collect();
+    let service = json!({
+        "metadata": {"namespace": "ns", "name": name, "labels": labels},
+        "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": addresses}},
+    });
+    serde_json::from_value(service).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn address_of_a_lease_is_confirmed_once_it_is_assigned() {
+    let mut world = World::new();
+    let mut leases = leases(&world);
+    let (shared, kind) = (&world.shared, InventoryKind::AddressPool);
+    let read = |object: &DynamicObject| Some(ObjectFacts::AddressPool(pool(object)));
+    let mut pools = CountSink::new(kind, shared, Box::new(read));
+    let read = |object: &DynamicObject| balancer(object).map(ObjectFacts::Balancer);
+    let mut services = CountSink::new(InventoryKind::Balancer, shared, Box::new(read));
+    let object = json!({"metadata": {"name": "p"}, "spec": {"addresses": ["203.0.113.0/28"]}});
+    pools.page(vec![serde_json::from_value(object).unwrap()]);
+    pools.complete(Instant::now());
+    services.page(vec![service("edge", None, Some("203.0.113.3"))]);
+    services.complete(Instant::now());
+    let declared =
+        json!([{"port": 80, "external_port": 8080, "proto": "TCP", "global": true, "ip": "front"}]);
+    leases.page(vec![manifest(&declared)]);
+    world.listed(&InventoryKind::ALL);
+    assert_eq!(
+        world.addresses().await,
+        (6, 1, vec![]),
+        "five addresses are for leases"
+    );
+    let own = |ip| service("web-ip-8080-tcp", Some(&lease()), ip);
+    services.applied(own(None));
+    assert_eq!(world.next_update().await, None);
+    services.applied(own(Some("203.0.113.1")));
+    assert_eq!(world.addresses().await, (6, 2, vec![lease()]));
+    leases.deleted(manifest(&declared));
+    assert_eq!(
+        world.addresses().await,
+        (6, 2, vec![]),
+        "in use until the Service is deleted"
+    );
+    services.deleted(own(None));
+    assert_eq!(world.addresses().await, (6, 1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn count_of_the_ip_operator_is_published() {
+    let mut options = CapacityOptions::default();
+    options.counts_addresses = false;
+    let mut world = World::with(&options);
+    let count = world.shared.leased_ips.clone().unwrap().leased_ip_count;
+    let following = Arc::clone(&world.shared).follow_count(count.changes());
+    let _following = AbortOnDropHandle::new(tokio::spawn(following));
+    world.listed(&InventoryKind::ALL);
+    assert_eq!(world.addresses().await, (5, 0, vec![]), "the configured size");
+    assert!(count.set(counted(16, 3)));
+    assert_eq!(world.addresses().await, (8, 3, vec![]));
+}
+
+fn counted(total: u32, others: u32) -> AddressCount {
+    let mut count = AddressCount::default();
+    (count.total, count.others) = (total, others);
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_list_keeps_its_objects_and_removes_the_others() {
+    let mut world = World::new();
+    let space = lease().namespace();
+    let manifest = manifest(&json!(null));
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web-0", "namespace": space, "labels": {
             "akash.network": "true", "akash.network/namespace": space, "akash.network/manifest-service": "web",
@@ -266,13 +367,7 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
         "spec": {"nodeName": "n1", "containers": []},
     }))
     .unwrap();
-    let settings = KubeSettings::new(PROVIDER.parse().unwrap());
-    let read = move |m: &DynamicObject| {
-        LeaseFacts::from_object(m, &settings)
-            .unwrap()
-            .map(ObjectFacts::Lease)
-    };
-    let mut leases = CountSink::new(InventoryKind::Lease, &world.shared, Box::new(read));
+    let mut leases = leases(&world);
     let mut pods = CountSink::new(
         InventoryKind::Pod,
         &world.shared,
@@ -311,10 +406,10 @@ async fn addresses_come_from_the_pools_after_the_first_count() {
     let pool = |shared: &CapacityTracker| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
     let counted = shared(&settings);
     assert_eq!(pool(&counted), None, "an unknown number is not published");
-    assert!(settings.leased_ip_count.set((16, 3)));
+    assert!(settings.leased_ip_count.set(counted(16, 3)));
     assert_eq!(pool(&counted), Some((16, 3)), "the count is shared");
     assert!(
-        !settings.leased_ip_count.set((16, 3)),
+        !settings.leased_ip_count.set(counted(16, 3)),
         "an equal count is no change"
     );
     // A configured maximum applies, and addresses of other users do not lower it.
