@@ -2,6 +2,7 @@
 
 mod kubernetes;
 mod processes;
+pub(crate) mod served;
 
 pub use kubernetes::{Kubernetes, remove_leftovers};
 pub use processes::Processes;

@@ -38,6 +38,9 @@ pub struct NodeFacts {
     pub(crate) hardware: Box<Hardware>,
     /// GPUs that are not offered, with the reason.
     pub(crate) notes: Vec<GpuProblem>,
+    /// Use of the node that an inventory operator reports, including the pods of this provider's leases. `None` for
+    /// a node that the provider watches.
+    pub(crate) served: Option<Requests>,
 }
 
 impl NodeFacts {
@@ -75,6 +78,7 @@ impl NodeFacts {
             classes: classes(labels),
             notes,
             name,
+            served: None,
         })
     }
 

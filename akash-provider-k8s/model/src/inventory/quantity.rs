@@ -20,7 +20,8 @@ pub fn whole(text: &str) -> Option<i64> {
 }
 
 /// Parses a quantity such as `1.5`. Returns thousandths, rounded up, or `None` for an invalid quantity.
-pub(crate) fn milli(text: &str) -> Option<i64> {
+#[must_use]
+pub fn milli(text: &str) -> Option<i64> {
     parse(text, 3)
 }
 

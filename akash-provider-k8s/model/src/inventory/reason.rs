@@ -27,6 +27,8 @@ pub(crate) enum ClosedReason {
     Taint { key: String, effect: String },
     /// The node runs the maximum number of pods. Contains this maximum.
     PodLimit(i64),
+    /// The last message of the inventory operator does not contain the node.
+    NotServed,
 }
 
 impl fmt::Display for ClosedReason {
@@ -40,6 +42,7 @@ impl fmt::Display for ClosedReason {
             Self::Cordoned => f.write_str("cordoned"),
             Self::Taint { key, effect } => write!(f, "taint {key}:{effect}"),
             Self::PodLimit(limit) => write!(f, "pod limit reached ({limit})"),
+            Self::NotServed => f.write_str("not reported by the inventory operator"),
         }
     }
 }
@@ -58,6 +61,9 @@ impl ClosedReason {
             Self::Taint { key, effect } => format!("run `kubectl taint node {node} {key}:{effect}-`"),
             Self::PodLimit(_) => {
                 format!("raise maxPods of the kubelet on node {node}, or move pods to another node")
+            }
+            Self::NotServed => {
+                format!("run `kubectl describe node {node}`, and check the rules of the inventory operator")
             }
             Self::Unreachable | Self::NotReady(_) | Self::NoReadyCondition => {
                 format!("run `kubectl describe node {node}` and restart its kubelet")

@@ -34,6 +34,20 @@ impl Requests {
         })
     }
 
+    /// Returns these amounts without `other`; each amount is at least zero.
+    pub(crate) fn without(self, other: Self) -> Self {
+        let less = |all: i64, part: i64| all.saturating_sub(part).max(0);
+        Self {
+            cpu: less(self.cpu, other.cpu),
+            memory: less(self.memory, other.memory),
+            ephemeral: less(self.ephemeral, other.ephemeral),
+            gpus: [
+                less(self.gpus[0], other.gpus[0]),
+                less(self.gpus[1], other.gpus[1]),
+            ],
+        }
+    }
+
     fn max(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.max(other.cpu),

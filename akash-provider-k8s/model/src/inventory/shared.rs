@@ -2,6 +2,7 @@
 
 use super::facts::{FactChange, InventoryKind};
 use super::options::CapacityOptions;
+use super::served::ServedAge;
 use super::tally::Tally;
 use crate::leased_ips::AddressCount;
 use crate::settings::KubeSettings;
@@ -84,6 +85,10 @@ pub(super) struct CapacityState {
     pub(super) published: bool,
     /// Whether the number of leased addresses changed and was not published yet.
     pub(super) recounted: bool,
+    /// Age of the capacity from an inventory operator; `None` if the provider watches nodes and storage.
+    pub(super) age: Option<ServedAge>,
+    /// Time after which the next step is determined again without a change.
+    pub(super) recheck: Option<Duration>,
 }
 
 /// Next step of the task that publishes inventory updates.
@@ -106,6 +111,8 @@ impl CapacityTracker {
                 is_failure_reported: false,
                 published: false,
                 recounted: false,
+                age: None,
+                recheck: None,
             }),
             change: Notify::new(),
             updates: MemoryInventorySource::new(),
@@ -243,10 +250,15 @@ impl CapacityTracker {
             // After the notification, to gather further changes.
             sleep(self.gather).await;
             self.count_addresses();
-            let next = self.inner().next(self.patience);
+            let next = {
+                let mut inner = self.inner();
+                let next = inner.next(self.patience);
+                again = inner.recheck;
+                next
+            };
             match next {
                 PublishStep::Nothing => {}
-                PublishStep::Wait(left) => again = Some(left),
+                PublishStep::Wait(left) => again = again.into_iter().chain([left]).min(),
                 PublishStep::Fail(message) => self.fail(message),
                 PublishStep::Publish if self.publisher.is_some() => {
                     self.inner().tally.published();
@@ -266,7 +278,21 @@ impl CapacityTracker {
 }
 
 impl CapacityState {
+    /// Applies the passage of time to capacity from an inventory operator. Returns true if the capacity is now too
+    /// old, and the last update must be replaced.
+    fn expires(&mut self) -> bool {
+        let now = Instant::now();
+        let settles = self.tally.settle(now).map(|at| at.saturating_duration_since(now));
+        let left = self.age.as_ref().and_then(ServedAge::left);
+        let is_outdated = left.is_some_and(|left| left.is_zero());
+        self.recheck = settles.into_iter().chain(left.filter(|_| !is_outdated)).min();
+        self.tally.set_outdated(is_outdated) && is_outdated && self.published
+    }
+
     pub(super) fn next(&mut self, patience: Duration) -> PublishStep {
+        if self.expires() {
+            return PublishStep::Publish;
+        }
         let essential = |kind: &InventoryKind| kind.is_essential();
         let watch = |kind: InventoryKind| self.watches.get(&kind);
         let down = InventoryKind::ALL.into_iter().filter(essential).find_map(|kind| {

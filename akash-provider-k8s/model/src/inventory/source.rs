@@ -11,6 +11,7 @@ use super::lease::LeaseFacts;
 use super::node::NodeFacts;
 use super::options::CapacityOptions;
 use super::pod::PodFacts;
+use super::served::{OperatorFeed, ServedAge};
 use super::shared::{ADDRESSES, CapacityTracker, InventoryWatch, Publication};
 use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, VolumeFacts};
 use super::watch::{CountSink, FactsDecoder, NodeParts, PodParts, Reporter};
@@ -33,6 +34,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -73,28 +75,40 @@ impl KubeInventory {
     /// Starts the watches. Returns at once, even if the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &KubeSettings, options: &CapacityOptions) -> Self {
-        Self::start_with(
-            client,
-            options,
-            settings.leased_ips.then(|| settings.clone()),
-            |starter| starter.leases(settings),
-        )
+        let shared = Arc::new(CapacityTracker::new(address_settings(settings), options));
+        let tasks = start(client, &shared, options, |starter| {
+            starter.nodes_and_pods();
+            starter.leases(settings);
+            starter.storage();
+        });
+        Self { shared, tasks }
+    }
+
+    /// Starts an inventory with nodes and storage from an inventory operator, through the returned feed. The
+    /// provider watches only its own leases. If the feed receives nothing for `maximum_age`, all nodes are closed.
+    #[must_use]
+    pub fn start_served(
+        client: &Client,
+        settings: &KubeSettings,
+        options: &CapacityOptions,
+        maximum_age: Duration,
+    ) -> (Self, OperatorFeed) {
+        let tracker = CapacityTracker::new(address_settings(settings), options);
+        tracker.inner().age = Some(ServedAge {
+            maximum: maximum_age,
+            received: None,
+        });
+        let shared = Arc::new(tracker);
+        let tasks = start(client, &shared, options, |starter| starter.own_leases(settings));
+        let feed = OperatorFeed(Arc::clone(&shared));
+        (Self { shared, tasks }, feed)
     }
 
     /// Starts a capacity count that includes the pods of leases, for reports that do not use reservations.
     #[must_use]
     pub fn start_whole(client: &Client, options: &CapacityOptions) -> Self {
-        Self::start_with(client, options, None, without_leases)
-    }
-
-    fn start_with(
-        client: &Client,
-        options: &CapacityOptions,
-        leased_ips: Option<KubeSettings>,
-        leases: impl FnOnce(&mut Starter<'_>),
-    ) -> Self {
-        let shared = Arc::new(CapacityTracker::new(leased_ips, options));
-        let tasks = start(client, &shared, options, leases);
+        let shared = Arc::new(CapacityTracker::new(None, options));
+        let tasks = start(client, &shared, options, without_leases);
         Self { shared, tasks }
     }
 }
@@ -149,8 +163,15 @@ impl WholeInventory {
     }
 }
 
-/// Marks the watch of Manifests as synced. The inventory of the whole cluster does not start this watch.
+/// Returns the settings for the count of leased addresses, or `None` if the addresses are not counted.
+fn address_settings(settings: &KubeSettings) -> Option<KubeSettings> {
+    settings.leased_ips.then(|| settings.clone())
+}
+
+/// Starts all watches except that of Manifests, and marks that watch as synced.
 fn without_leases(starter: &mut Starter<'_>) {
+    starter.nodes_and_pods();
+    starter.storage();
     starter
         .shared
         .update_watch(InventoryKind::Lease, |watch| watch.synced = true);
@@ -160,7 +181,7 @@ fn start(
     client: &Client,
     shared: &Arc<CapacityTracker>,
     options: &CapacityOptions,
-    leases: impl FnOnce(&mut Starter<'_>),
+    watches: impl FnOnce(&mut Starter<'_>),
 ) -> Vec<AbortOnDropHandle<()>> {
     let mut starter = Starter {
         client,
@@ -169,14 +190,7 @@ fn start(
         definitions: &options.definitions,
         tasks: Vec::new(),
     };
-    let node = |n: &Node| NodeFacts::from_object(n).map(ObjectFacts::Node);
-    let reading = ListerWatcher::new::<NodeParts>();
-    starter.read(InventoryKind::Node, "", reading, Box::new(node));
-    let pod = |p: &Pod| PodFacts::from_object(p).map(ObjectFacts::Pod);
-    let reading = ListerWatcher::new::<PodParts>();
-    starter.read(InventoryKind::Pod, TAKING, reading, Box::new(pod));
-    leases(&mut starter);
-    starter.storage();
+    watches(&mut starter);
     starter.addresses();
     let mut tasks = starter.tasks;
     tasks.push(task::spawn("capacity", Arc::clone(shared).publish()));
@@ -199,6 +213,36 @@ struct Starter<'a> {
 }
 
 impl Starter<'_> {
+    fn nodes_and_pods(&mut self) {
+        let node = |n: &Node| NodeFacts::from_object(n).map(ObjectFacts::Node);
+        let reading = ListerWatcher::new::<NodeParts>();
+        let nodes = Api::all(self.client.clone());
+        self.follow(InventoryKind::Node, nodes, ("", ""), reading, Box::new(node));
+        self.pods("");
+    }
+
+    fn pods(&mut self, labels: &'static str) {
+        let pod = |p: &Pod| PodFacts::from_object(p).map(ObjectFacts::Pod);
+        let reading = ListerWatcher::new::<PodParts>();
+        let pods = Api::all(self.client.clone());
+        self.follow(InventoryKind::Pod, pods, (labels, TAKING), reading, Box::new(pod));
+    }
+
+    /// Starts the watches of the leases, their pods and their volumes.
+    fn own_leases(&mut self, settings: &KubeSettings) {
+        self.leases(settings);
+        self.pods(labels::SELECTOR);
+        self.volumes();
+        for kind in [
+            InventoryKind::Class,
+            InventoryKind::Capacity,
+            InventoryKind::CephCluster,
+            InventoryKind::CephPool,
+        ] {
+            self.shared.update_watch(kind, |watch| watch.absent = true);
+        }
+    }
+
     fn leases(&mut self, settings: &KubeSettings) {
         let kind = GroupVersionKind::gvk(crate::crd::GROUP, crate::crd::VERSION, "Manifest");
         let resource = ApiResource::from_gvk_with_plural(&kind, "manifests");
@@ -260,15 +304,19 @@ impl Starter<'_> {
 
     fn storage(&mut self) {
         let class = |c: &StorageClass| Some(ObjectFacts::Class(ClassFacts::from_object(c)));
-        self.all(InventoryKind::Class, "", Box::new(class));
-        let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(ObjectFacts::Volume);
-        self.all(InventoryKind::Volume, "", Box::new(volume));
+        self.all(InventoryKind::Class, Box::new(class));
+        self.volumes();
         let capacity = |c: &CSIStorageCapacity| CapacityFacts::from_object(c).map(ObjectFacts::Capacity);
-        self.all(InventoryKind::Capacity, "", Box::new(capacity));
+        self.all(InventoryKind::Capacity, Box::new(capacity));
         let cluster = |c: &DynamicObject| Some(ObjectFacts::CephCluster(CephClusterFacts::from_object(c)));
         self.rook(InventoryKind::CephCluster, "CephCluster", Box::new(cluster));
         let pool = |p: &DynamicObject| Some(ObjectFacts::CephPool(CephPoolFacts::from_object(p)));
         self.rook(InventoryKind::CephPool, "CephBlockPool", Box::new(pool));
+    }
+
+    fn volumes(&mut self) {
+        let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(ObjectFacts::Volume);
+        self.all(InventoryKind::Volume, Box::new(volume));
     }
 
     fn rook(&mut self, kind: InventoryKind, name: &str, read: FactsDecoder<DynamicObject>) {
@@ -278,23 +326,12 @@ impl Starter<'_> {
         self.follow(kind, api, ("", ""), ListerWatcher::new::<Bookkeeping>(), read);
     }
 
-    fn all<T>(&mut self, kind: InventoryKind, fields: &'static str, read: FactsDecoder<T>)
+    fn all<T>(&mut self, kind: InventoryKind, read: FactsDecoder<T>)
     where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.read(kind, fields, ListerWatcher::new::<Bookkeeping>(), read);
-    }
-
-    fn read<T>(
-        &mut self,
-        kind: InventoryKind,
-        fields: &'static str,
-        reading: ListerWatcher,
-        read: FactsDecoder<T>,
-    ) where
-        T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
-        self.follow(kind, Api::all(self.client.clone()), ("", fields), reading, read);
+        let reading = ListerWatcher::new::<Bookkeeping>();
+        self.follow(kind, Api::all(self.client.clone()), ("", ""), reading, read);
     }
 
     fn follow<T>(

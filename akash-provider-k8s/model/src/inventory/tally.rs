@@ -10,6 +10,7 @@ use super::lease::LeaseFacts;
 use super::node::{NodeFacts, Used};
 use super::pod::PodFacts;
 use super::reason::IgnoredClass;
+use super::requests::Requests;
 use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
@@ -21,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 mod reasons;
+mod served;
+mod settling;
 mod snapshot;
 mod sums;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod tests;
 
 pub use reasons::IgnoredResources;
 
+use settling::Settling;
 use sums::Sums;
 
 /// Capacity count of one cluster, updated by the watches.
@@ -53,6 +57,13 @@ pub struct Tally {
     ignored: Arc<Vec<IgnoredResource>>,
     placements: BTreeMap<Arc<str>, Placement>,
     last: Option<Arc<NodeInventory>>,
+    /// Storage from an inventory operator, including the volumes of this provider's leases; `None` if the provider
+    /// watches nodes and storage.
+    served: Option<BTreeMap<String, Quantity>>,
+    /// Class and bytes of new volumes of this provider's leases.
+    new_volumes: Settling<(Box<str>, i64)>,
+    /// Whether the capacity is too old for new reservations.
+    outdated: bool,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +75,8 @@ struct NodeEntry {
     ours: Sums,
     /// Bytes of volumes on the disk of the node.
     volumes: i128,
+    /// Requests of new pods in `ours`, if an inventory operator reports the use of the node.
+    new: Settling<Requests>,
 }
 
 /// Lease and pods of one namespace.
@@ -108,6 +121,9 @@ impl NodeEntry {
     }
 
     fn used(&self) -> Used {
+        if let Some(all) = self.facts.as_ref().and_then(|facts| facts.served) {
+            return self.used_of(all);
+        }
         Used {
             others: self.others.amounts(),
             volumes: sums::clamp(self.volumes),
@@ -339,7 +355,11 @@ impl Tally {
                 self.count(&key.namespace, pod, space.unit(pod).is_some(), -1);
             }
             if let Some(pod) = &facts {
-                self.count(&key.namespace, pod, space.unit(pod).is_some(), 1);
+                let ours = space.unit(pod).is_some();
+                if ours && before.is_none_or(|b| (&b.node, b.requests) != (&pod.node, pod.requests)) {
+                    self.delay_pod(pod);
+                }
+                self.count(&key.namespace, pod, ours, 1);
             }
             match facts {
                 Some(pod) => space.pods.insert(Arc::clone(&key.name), pod),
@@ -385,6 +405,9 @@ impl Tally {
                     let bytes = i128::from(volume.bytes) * sign;
                     self.touch(node, |entry| entry.volumes += bytes);
                 }
+            }
+            if let (None, Some(volume)) = (&before, &facts) {
+                self.delay_volume(volume);
             }
             self.dirty_storage(true);
         }

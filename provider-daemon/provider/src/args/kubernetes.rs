@@ -1,6 +1,7 @@
 //! Flags of the Kubernetes backend.
 
 pub use super::cluster_domain::{ClusterDomainArgs, blocked_with_names_below};
+use super::inventory_operator::InventoryOperatorArgs;
 use super::operators::{DiscoveryArgs, EmbeddedOperatorArg, GpuListArgs, NamesArgs, PoolArgs};
 pub use super::routes::IngressArg;
 use super::routes::{ControllerArg, RoutesArgs};
@@ -88,6 +89,9 @@ pub struct KubernetesArgs {
     /// Labels of the proxy pods that connect to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = values::label)]
     pub ingress_proxy_labels: Vec<(String, String)>,
+    /// Inventory operator as the source of the capacity.
+    #[command(flatten)]
+    pub inventory: InventoryOperatorArgs,
     /// Operators to run in this process instead of in separate pods; `none` disables them
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
     #[arg(add = HaRule::OPERATOR)]

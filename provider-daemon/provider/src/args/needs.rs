@@ -25,6 +25,11 @@ impl Needs {
         text: "without --ha kubernetes or --ha redis",
         is_met: |store| store != "off",
     };
+    pub(super) const INVENTORY_OPERATOR: Self = Self {
+        flag: "inventory-operator",
+        text: "without --inventory-operator",
+        is_met: |url| !url.is_empty(),
+    };
     pub(super) const POLICY: Self = Self {
         flag: "bid-price-strategy",
         text: "without --bid-price-strategy policy",

@@ -1,5 +1,6 @@
 //! Kubernetes cluster of a provider.
 
+use super::served::OperatorClient;
 use crate::args::KubernetesArgs;
 use crate::cluster_client::{client, config, source};
 use crate::metrics::ClusterValues;
@@ -13,6 +14,7 @@ use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
+use akash_provider_k8s::settings::KubeSettings;
 use akash_provider_k8s::state::{Definitions, EventStore};
 use akash_provider_k8s::task;
 use akash_provider_k8s::write_client::WriteClient;
@@ -38,6 +40,8 @@ pub struct Kubernetes {
     client: OpaqueClient,
     pub(super) cluster: Arc<KubeCluster>,
     pub(super) inventory: Arc<KubeInventory>,
+    #[expect(dead_code, reason = "dropping the handle ends the task")]
+    operator: Option<AbortOnDropHandle<()>>,
     #[expect(dead_code, reason = "dropping the handle ends the task")]
     closes: AbortOnDropHandle<()>,
     chain_id: String,
@@ -135,7 +139,7 @@ impl Kubernetes {
         let found = found.context("cannot read the addresses of nodes and API servers")?;
         found.close(&mut settings.egress);
         let cluster = KubeCluster::connect(writer.clone(), settings.clone())?;
-        let inventory = Arc::new(KubeInventory::start(writer.client(), &settings, capacity));
+        let (inventory, operator) = start_inventory(writer.client(), args, &settings, capacity)?;
         let watch = InfrastructureWatch::start(writer.client(), found);
         let closing = Arc::clone(&cluster);
         let closes = task::spawn(
@@ -153,7 +157,8 @@ impl Kubernetes {
             client: OpaqueClient(client),
             cluster,
             closes,
-            inventory,
+            inventory: Arc::new(inventory),
+            operator,
             chain_id: chain_id.to_owned(),
             args: args.clone(),
             operators: OnceLock::new(),
@@ -259,6 +264,22 @@ impl Kubernetes {
         );
         Ok(left)
     }
+}
+
+/// Starts the count of the capacity: from watches, or from the inventory operator of `--inventory-operator`.
+fn start_inventory(
+    client: &Client,
+    args: &KubernetesArgs,
+    settings: &KubeSettings,
+    capacity: &CapacityOptions,
+) -> anyhow::Result<(KubeInventory, Option<AbortOnDropHandle<()>>)> {
+    let Some(operator) = OperatorClient::new(&args.inventory)? else {
+        return Ok((KubeInventory::start(client, settings, capacity), None));
+    };
+    let age = args.inventory.inventory_operator_age;
+    let (inventory, feed) = KubeInventory::start_served(client, settings, capacity, age);
+    let following = task::spawn("capacity from the inventory operator", operator.run(feed));
+    Ok((inventory, Some(following)))
 }
 
 /// Rejects a cluster with leases of another chain.

@@ -2,7 +2,7 @@
 
 use super::{CapacityCount, Dirty, NodeEntry, Tally};
 use crate::inventory::storage::{self, StorageInputs};
-use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
+use akash_provider_core::inventory::{ClusterSpec, NodeInventory};
 use std::sync::Arc;
 
 impl Tally {
@@ -45,7 +45,11 @@ impl Tally {
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {
         ClusterSpec {
-            nodes: self.nodes.values().filter_map(node_spec).collect(),
+            nodes: self
+                .nodes
+                .values()
+                .filter_map(|entry| self.node_spec(entry))
+                .collect(),
             storage: self.storage.clone(),
             ignored: self.ignored.to_vec(),
         }
@@ -54,13 +58,19 @@ impl Tally {
     fn revised(&self, dirty: &Dirty) -> Option<NodeInventory> {
         let last = self.last.as_ref().filter(|_| !dirty.structure)?;
         let changed = dirty.nodes.iter().filter_map(|name| self.nodes.get(name));
-        let changed: Vec<_> = changed.filter_map(node_spec).collect();
+        let changed: Vec<_> = changed.filter_map(|entry| self.node_spec(entry)).collect();
         last.revised(&changed, &self.storage, &self.ignored)
     }
 
     /// Counts the storage again; returns true if the offered classes changed.
     fn count_storage(&mut self) -> bool {
-        let ours = |namespace: &str| self.spaces.get(namespace).is_some_and(|s| s.lease.is_some());
+        if let Some(served) = &self.served {
+            let storage = self.served_storage(served);
+            let same = storage.keys().eq(self.storage.keys());
+            self.storage = storage;
+            return !same;
+        }
+        let ours = |namespace: &str| self.is_own(namespace);
         let disks = |class: &str| {
             let mounts = |n: &&NodeEntry| {
                 let facts = n.listed();
@@ -91,8 +101,4 @@ impl Tally {
         self.storage_notes = notes;
         !same
     }
-}
-
-fn node_spec(entry: &NodeEntry) -> Option<NodeSpec> {
-    entry.listed().map(|facts| facts.spec(&entry.used()))
 }

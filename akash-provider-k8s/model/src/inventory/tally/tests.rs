@@ -14,7 +14,7 @@ mod recount;
 const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
 
-fn lease_id(dseq: u64) -> LeaseId {
+pub(super) fn lease_id(dseq: u64) -> LeaseId {
     format!("{OWNER}/{dseq}/1/1/{PROVIDER}").parse().unwrap()
 }
 
@@ -40,7 +40,13 @@ fn node(name: &str, change: impl FnOnce(&mut Value)) -> FactChange {
     )
 }
 
-fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> FactChange {
+pub(super) fn pod(
+    namespace: &str,
+    name: &str,
+    node: &str,
+    cpu: &str,
+    change: impl FnOnce(&mut Value),
+) -> FactChange {
     let mut object = json!({
         "metadata": {"name": name, "namespace": namespace, "uid": "u", "labels": {
             "akash.network": "true", "akash.network/namespace": namespace,
@@ -59,7 +65,7 @@ fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&
     }
 }
 
-fn lease(dseq: u64, unit: u32) -> FactChange {
+pub(super) fn lease(dseq: u64, unit: u32) -> FactChange {
     let lease = lease_id(dseq);
     let name = lease.namespace();
     let manifest: DynamicObject = read(json!({
@@ -89,7 +95,7 @@ fn class(name: &str, provisioner: &str, offered: bool) -> FactChange {
     )
 }
 
-fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> FactChange {
+pub(super) fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> FactChange {
     let object: PersistentVolume = read(json!({
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "rancher.io/local-path"}},
         "spec": {
@@ -106,7 +112,7 @@ fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> FactCha
     )
 }
 
-fn gone(kind: InventoryKind, namespace: &str, name: &str) -> FactChange {
+pub(super) fn gone(kind: InventoryKind, namespace: &str, name: &str) -> FactChange {
     FactChange::Gone(kind, NamespacedName::new(namespace, name), None)
 }
 
@@ -123,12 +129,12 @@ fn reasons(tally: &Tally) -> Vec<String> {
     tally.spec().ignored.iter().map(ToString::to_string).collect()
 }
 
-fn spec_of(tally: &Tally, name: &str) -> NodeSpec {
+pub(super) fn spec_of(tally: &Tally, name: &str) -> NodeSpec {
     let found = tally.spec().nodes.into_iter().find(|n| n.name == name);
     found.unwrap_or_else(|| panic!("no node {name}"))
 }
 
-fn cpu_used(tally: &Tally, name: &str) -> i64 {
+pub(super) fn cpu_used(tally: &Tally, name: &str) -> i64 {
     spec_of(tally, name).cpu.allocated
 }
 

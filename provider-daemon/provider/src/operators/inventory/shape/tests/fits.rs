@@ -5,68 +5,18 @@
 //! The message was recorded from a network connection.
 
 use super::*;
+use crate::backend::served::cluster_spec;
 use crate::operators::inventory::tests::of_objects;
 use akash_provider_core::inventory::conformance::{unit, with_gpus};
-use akash_provider_core::inventory::{
-    AdjustOptions, ClusterSpec, GpuSpec, Inventory, InventorySource, NodeInventory, NodeSpec, Quantity,
-};
+use akash_provider_core::inventory::{AdjustOptions, Inventory, InventorySource, NodeInventory};
 use akash_provider_core::types::ResourceUnit;
 use akash_provider_k8s::inventory::{CapacityOptions, KubeInventory};
 use futures::StreamExt;
-use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource. `unit` is the unit of the result, in
-/// thousandths.
-fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
-    let pair = pair.unwrap();
-    let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
-        let text = quantity.as_ref().unwrap().string.as_deref().unwrap();
-        let milli = match text.strip_suffix('m') {
-            Some(milli) => milli.parse::<i64>().unwrap(),
-            None => text.parse::<i64>().unwrap() * 1000,
-        };
-        milli / unit
-    });
-    Quantity {
-        allocatable,
-        allocated,
-    }
-}
-
 fn read(cluster: &wire::Cluster) -> NodeInventory {
-    let node = |node: &wire::Node| {
-        let has = node.resources.as_ref().unwrap();
-        let gpu = has.gpu.as_ref().unwrap();
-        let mut kinds: BTreeMap<_, u32> = BTreeMap::new();
-        for device in &gpu.info {
-            let kind = [
-                &device.vendor,
-                &device.name,
-                &device.memory_size,
-                &device.interface,
-            ];
-            *kinds.entry(kind).or_default() += 1;
-        }
-        let kinds = kinds.into_iter();
-        let devices = amount(gpu.quantity.as_ref(), 1000);
-        NodeSpec {
-            name: node.name.clone(),
-            cpu: amount(has.cpu.as_ref().unwrap().quantity.as_ref(), 1),
-            memory: amount(has.memory.as_ref().unwrap().quantity.as_ref(), 1000),
-            ephemeral: amount(has.ephemeral_storage.as_ref(), 1000),
-            gpus: kinds
-                .map(|([vendor, model, memory, interface], count)| {
-                    GpuSpec::new(vendor, model, memory, interface, count)
-                })
-                .collect(),
-            gpu_allocatable: u32::try_from(devices.allocatable).ok(),
-            gpu_allocated: u32::try_from(devices.allocated).unwrap(),
-            ..NodeSpec::default()
-        }
-    };
-    NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
+    NodeInventory::new(&cluster_spec(cluster).unwrap())
 }
 
 /// Returns resource groups with sizes near the free capacity of the recorded node, and groups with GPUs.
