@@ -13,14 +13,16 @@ mod key_file;
 mod read;
 mod rotate;
 mod rotation;
+mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use key_file::{KeyFile, KeyFiles};
+pub use key_file::{FileContents, KeyFile, KeyFiles};
 pub use read::{CertificateInfo, check_published, read, read_der};
 pub use rotate::{Rotation, RotationError, RotationSettings, StepResult};
 pub use rotation::RENEW_BEFORE;
 pub(crate) use rotation::{RotationStep, next_step};
+pub use shared::{CertificateStore, SharedFiles, StoredFiles};
 
 use akash_provider_core::types::{Address, Msg};
 use p256::ecdsa::SigningKey;

@@ -26,6 +26,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
+mod copy;
+
+pub use copy::FileContents;
+
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 const LEGACY: &str = "EC PRIVATE KEY";
 const ROUNDS: u32 = 600_000;
@@ -76,15 +80,19 @@ impl<'a> KeyFiles<'a> {
     /// Returns an error if the file does not exist, is invalid, or belongs to another chain account.
     pub fn read(&self, which: KeyFile) -> Result<OwnCertificate, CertError> {
         let path = self.path(which);
-        let damaged = |why: String| CertError::damaged(&path, why);
-        let text = read_file(&path)?;
-        let blocks = pem::parse_many(&text).map_err(|e| damaged(e.to_string()))?;
+        self.decode(&read_file(&path)?, &path)
+    }
+
+    /// Decodes the contents of a certificate file. `path` is for error messages.
+    fn decode(&self, text: &[u8], path: &Path) -> Result<OwnCertificate, CertError> {
+        let damaged = |why: String| CertError::damaged(path, why);
+        let blocks = pem::parse_many(text).map_err(|e| damaged(e.to_string()))?;
         let find = |tags: &[&str]| blocks.iter().find(|b| tags.contains(&b.tag()));
         let certificate =
             find(&[CERTIFICATE]).ok_or_else(|| damaged(format!("no PEM block `{CERTIFICATE}`")))?;
         let block =
             find(&[ENCRYPTED, LEGACY]).ok_or_else(|| damaged(format!("no PEM block `{ENCRYPTED}`")))?;
-        let key = self.decrypt(block, &path)?;
+        let key = self.decrypt(block, path)?;
         let own =
             OwnCertificate::new(certificate.contents().to_vec(), key).map_err(|e| damaged(e.to_string()))?;
         // The account key decrypts the file, but the certificate in the file may name another account.

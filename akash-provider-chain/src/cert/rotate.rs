@@ -10,6 +10,7 @@
 //! certificate counts as unknown.
 
 use super::rotation::{ChainStatus, chain_status};
+use super::shared::{SharedFiles, with_files};
 use super::{
     CertError, CertUsage, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, RotationStep, next_step,
 };
@@ -114,6 +115,7 @@ pub struct Rotation {
     home: PathBuf,
     account: Arc<PrivateKey>,
     settings: RotationSettings,
+    shared: Option<Arc<SharedFiles>>,
 }
 
 impl fmt::Debug for Rotation {
@@ -171,7 +173,15 @@ impl Rotation {
             home,
             account,
             settings,
+            shared: None,
         }
+    }
+
+    /// Shares the certificate files with other instances, see [`SharedFiles`].
+    #[must_use]
+    pub fn sharing(mut self, shared: Option<Arc<SharedFiles>>) -> Self {
+        self.shared = shared;
+        self
     }
 
     /// Runs the rotation until `stop` is cancelled. Calls `in_use` with the current certificate at the start and
@@ -183,7 +193,7 @@ impl Rotation {
             let pause = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                done = self.step(since_epoch()) => match done {
+                done = self.shared_step(since_epoch()) => match done {
                     Ok(StepResult::Idle(recheck)) => {
                         wait = self.settings.retry_min;
                         recheck.min(self.settings.recheck_max)
@@ -218,6 +228,19 @@ impl Rotation {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Performs the next step with the files in the store, and saves the changed files there.
+    async fn shared_step(&self, now: Duration) -> Result<StepResult, RotationError> {
+        let Some(shared) = &self.shared else {
+            return self.step(now).await;
+        };
+        let _turn = shared.turn.lock().await;
+        let before = shared.load_into(&self.home, &self.account).await?;
+        let done = self.step(now).await;
+        // Also after a failed step, which may have changed a file.
+        shared.save_from(&before, &self.home, &self.account).await?;
+        done
     }
 
     /// Performs the next step of the rotation. `now` is the time since the Unix epoch.
@@ -322,17 +345,11 @@ impl Rotation {
         }
     }
 
-    /// Runs file operations on a blocking thread, because decryption takes much CPU time.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,
     ) -> Result<T, RotationError> {
-        let (home, account) = (self.home.clone(), Arc::clone(&self.account));
-        let task = tokio::task::spawn_blocking(move || work(&KeyFiles::new(&home, &account)));
-        let done = task
-            .await
-            .map_err(|e| RotationError::Interrupted(e.to_string()))?;
-        Ok(done?)
+        with_files(&self.home, &self.account, work).await
     }
 
     /// Returns the chain account that owns the certificate.

@@ -10,6 +10,7 @@
 
 mod breaker;
 mod bus;
+mod certificate_secret;
 mod cluster;
 pub(crate) mod cluster_proxy;
 mod command;
@@ -99,7 +100,8 @@ pub async fn live(mut plan: ProviderSetup<'_>) -> anyhow::Result<ExitCode> {
         ClusterAccess::start(args, &plan.config, &conditions, &background, &mut parts, prepared).await;
     plan.config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = Screening::new(plan.config.clone(), Arc::clone(&plan.pricing));
-    let gateway = gateway::GatewayOptions::from_args(args, home, plan.key, screening, ha.source());
+    let writers = &conditions.writers;
+    let gateway = gateway::GatewayOptions::from_args(args, home, plan.key, screening, ha.source(), writers);
     let recorded = (&chain, &metrics, opened.log);
     let (builder, records) = Recordings::start(args, home, &plan.config, &plan.pricing, recorded).await?;
     let watch = ReadinessWatch::new(&printer, &chain, &opened.breaker, args, &conditions, &records);

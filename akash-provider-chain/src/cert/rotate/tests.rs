@@ -1,11 +1,14 @@
 //! Rotation against an in-memory chain, interrupted after each step.
 
 use super::*;
-use crate::cert::{RENEW_BEFORE, VALIDITY};
+use crate::cert::{CertificateStore, FileContents, RENEW_BEFORE, StoredFiles, VALIDITY};
 use akash_provider_core::chain::{BroadcastResult, Inclusion, MemoryChain, QueryOutage};
+use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::Coin;
+use async_trait::async_trait;
 use std::path::Path;
+use std::sync::Mutex;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 const GRACE: Duration = Duration::from_secs(3600);
@@ -224,4 +227,105 @@ async fn running_rotation_reports_the_certificate_in_use() {
         .unwrap();
     assert_eq!(*reported.lock().unwrap(), scene.valid());
     assert!(Path::new(&scene.file(KeyFile::Current)).exists());
+}
+
+/// Store in memory that counts its versions. While `is_down`, every call fails.
+#[derive(Debug, Default)]
+struct MemoryStore {
+    files: Mutex<(u32, FileContents)>,
+    is_down: Mutex<bool>,
+}
+
+impl MemoryStore {
+    fn check(&self) -> Result<(), Error> {
+        match *self.is_down.lock().unwrap() {
+            true => Err(Error::new(ErrorKind::Unavailable, "test", "down")),
+            false => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let files = self.files.lock().unwrap();
+        let endings = files
+            .1
+            .keys()
+            .map(|name| name.split_once('.').unwrap().1.to_owned());
+        endings.collect()
+    }
+}
+
+#[async_trait]
+impl CertificateStore for MemoryStore {
+    async fn load(&self) -> Result<StoredFiles, Error> {
+        self.check()?;
+        let (version, files) = self.files.lock().unwrap().clone();
+        let version = Some(version.to_string());
+        Ok(StoredFiles { version, files })
+    }
+
+    async fn save(&self, before: &StoredFiles, files: &FileContents) -> Result<(), Error> {
+        self.check()?;
+        let mut stored = self.files.lock().unwrap();
+        assert_eq!(before.version, Some(stored.0.to_string()));
+        *stored = (stored.0 + 1, files.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn next_leader_continues_the_rotation_of_the_store_and_standbys_get_its_certificate() {
+    let (one, store) = (Scene::new(), Arc::new(MemoryStore::default()));
+    let other = Scene {
+        chain: one.chain.clone(),
+        account: Arc::clone(&one.account),
+        home: tempfile::tempdir().unwrap(),
+    };
+    let shared = Arc::new(SharedFiles::new(store.clone()));
+    let step = async |scene: &Scene| {
+        let rotation = scene.rotation().sharing(Some(Arc::clone(&shared)));
+        rotation.shared_step(NOW).await
+    };
+    let made = step(&one).await.unwrap();
+    assert_eq!(store.names(), ["next.pem"]);
+    // The second instance publishes the certificate that the first instance generated.
+    assert_eq!(step(&other).await.unwrap(), StepResult::Published(serial(&made)));
+    assert_eq!(step(&other).await.unwrap(), StepResult::Swapped(serial(&made)));
+    assert_eq!(store.names(), ["pem"]);
+    shared.adopt(one.home.path(), &one.account).await.unwrap();
+    let current = KeyFiles::new(one.home.path(), &one.account).read(KeyFile::Current);
+    assert_eq!(current.unwrap().info().serial, serial(&made));
+    assert!(!one.file(KeyFile::Next).exists());
+    // Without the store nothing is known, so no step is made.
+    *store.is_down.lock().unwrap() = true;
+    std::fs::remove_file(one.file(KeyFile::Current)).unwrap();
+    assert!(step(&one).await.is_err());
+    assert!(!one.file(KeyFile::Next).exists());
+    assert_eq!(one.valid().len(), 1);
+}
+
+#[tokio::test]
+async fn invalid_or_foreign_files_of_a_store_replace_nothing() {
+    let scene = Scene::new();
+    let serial = first(&scene).await;
+    let files = KeyFiles::new(scene.home.path(), &scene.account);
+    let name = format!("{}.pem", scene.account.address());
+    let mine = files.contents().unwrap();
+    assert_eq!(mine.keys().collect::<Vec<_>>(), [&name]);
+    let another = Scene {
+        account: Arc::new(PrivateKey::from_bytes(&[8; 32]).unwrap()),
+        ..Scene::new()
+    };
+    let own = OwnCertificate::make(another.account.address(), &scene.rotation().settings.usage, NOW).unwrap();
+    let foreign = KeyFiles::new(another.home.path(), &another.account);
+    foreign.write(KeyFile::Current, &own).unwrap();
+    let foreign = foreign.contents().unwrap().into_values().next().unwrap();
+    for invalid in [b"text".to_vec(), foreign, vec![b'-'; 1 << 20]] {
+        let copy = FileContents::from([(name.clone(), invalid)]);
+        assert!(files.adopt(&copy).is_err());
+    }
+    // Entries of other programs are no copy.
+    files
+        .adopt(&FileContents::from([("tls.crt".to_owned(), Vec::new())]))
+        .unwrap();
+    assert_eq!(files.read(KeyFile::Current).unwrap().info().serial, serial);
 }

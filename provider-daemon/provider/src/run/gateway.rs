@@ -1,6 +1,7 @@
 //! Gateway of a provider: the gateway starts when its certificate is available, and reloads the certificate when the
 //! file changes.
 
+use super::certificate_secret::{self, CertificateSecret};
 use super::cluster::ClusterAccess;
 use super::readiness::WaitCondition;
 use super::recordings::{Recordings, UNWRITABLE};
@@ -14,7 +15,7 @@ use crate::supervise::{Part, Supervisor};
 use crate::writers::Writers;
 use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{CertUsage, KeyFile, KeyFiles, OwnCertificate};
-use akash_provider_chain::cert::{Rotation, RotationSettings};
+use akash_provider_chain::cert::{Rotation, RotationSettings, SharedFiles};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::chain::{ChainClient, SplitChain};
 use akash_provider_core::cluster::Cluster;
@@ -53,6 +54,8 @@ pub(super) struct GatewayOptions {
     domains: Vec<String>,
     /// Expiry of the certificate that the gateway uses.
     expiry: CertificateExpiry,
+    /// Certificate files that all instances share, if enabled.
+    shared: Option<Arc<SharedFiles>>,
 }
 
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl GatewayOptions {
         key: PrivateKey,
         screening: Screening,
         leadership: Option<LeadershipSource>,
+        writers: &Writers,
     ) -> Option<Self> {
         let account = screening.config.provider.clone();
         let mut settings = GatewaySettings::at(args.gateway.gateway_listen_address.0?);
@@ -137,6 +141,7 @@ impl GatewayOptions {
             settings,
             health: args.gateway.gateway_health_listen_address.0,
             home: home.to_owned(),
+            shared: CertificateSecret::shared(args, &account, writers),
             account,
             key: Arc::new(key),
             domains: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
@@ -296,8 +301,21 @@ async fn probes(
     serve::serve(listener, Router::new().fallback(probe), over.clone()).await;
 }
 
-/// Creates and renews the certificate. Returns at once if the certificate is not managed.
+/// Copies the certificate from its Secret, and creates and renews a managed certificate.
 async fn maintain_certificate(
+    plan: &GatewayOptions,
+    dependencies: &GatewayDependencies,
+    shutdown: &CancellationToken,
+) {
+    let copying = async {
+        if let Some(shared) = &plan.shared {
+            certificate_secret::follow(shared, &plan.home, &plan.key, shutdown).await;
+        }
+    };
+    tokio::join!(copying, rotate_certificate(plan, dependencies, shutdown));
+}
+
+async fn rotate_certificate(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,
     shutdown: &CancellationToken,
@@ -313,7 +331,8 @@ async fn maintain_certificate(
         plan.home.clone(),
         Arc::clone(&plan.key),
         RotationSettings::new(usage),
-    );
+    )
+    .sharing(plan.shared.clone());
     let rotating = dependencies
         .writers
         // `begin` and `follow` read the file, independent of its writer.
