@@ -93,6 +93,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else if $v.domain }}
   {{- $_ := set $s "certificate-domain" (printf "provider.%s" $v.domain) -}}
 {{- end -}}
+{{- with $v.providerCertificateSecret }}{{ $_ := set $s "provider-certificate-secret" . }}{{ end -}}
+{{- with $v.inventoryOperator }}{{ $_ := set $s "inventory-operator" . }}{{ end -}}
 {{- with $v.redis.url }}{{ $_ := set $s "bus" . }}{{ end -}}
 {{- if $v.redis.passwordSecret }}{{ $_ := set $s "bus-password-file" "/redis/password" }}{{ end -}}
 {{- mergeOverwrite $s ($v.settings | default dict) | toYaml -}}
