@@ -19,7 +19,8 @@
 {{- end }}
 
 {{/* Account of the pods and its rights. Arguments: `root`, `account`, `labels`, and `texts`, a list of YAML documents
-     from deploy/rbac or deploy/operators, whose namespaces and accounts are replaced by those of the release. */}}
+     from deploy/rbac or deploy/operators, whose namespaces and accounts are replaced by those of the release. `allowed` is
+     a condition of further writes that the admission policy allows. */}}
 {{- define "akash.rights" -}}
 {{- $root := .root }}
 {{- $namespace := .root.Release.Namespace }}
@@ -44,6 +45,7 @@ metadata:
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" $account "namespace" $namespace) }}
 {{- $user := printf "system:serviceaccount:%s:%s" $namespace $account }}
 {{- $records := printf "request.namespace == '%s'" $root.Values.manifestNamespace }}
+{{- with .allowed }}{{ $records = printf "(%s || %s)" $records . }}{{ end }}
 {{- range $text := .texts }}
 {{- $object := $text | replace "system:serviceaccount:lease:akash-provider" $user | replace "request.namespace == 'lease'" $records | fromYaml }}
 {{- $in := default "" $object.metadata.namespace }}

@@ -65,6 +65,11 @@ impl Writers {
         self.gate.is_some()
     }
 
+    /// Returns true while this instance may write.
+    pub(crate) fn leads(&self) -> bool {
+        self.permits().term().is_some()
+    }
+
     /// Returns a signer of transactions that signs only while this instance leads.
     pub(crate) fn signer(&self, key: PrivateKey) -> TxSigner {
         TxSigner::new(key, self.permits())

@@ -1,5 +1,6 @@
 //! Two providers of one account on one cluster, with a Lease that elects the leader.
 
+use crate::http::curl;
 use crate::on_a_chain::Node;
 use crate::stage::{Running, Stage, until};
 use akash_provider_core::types::BidState;
@@ -14,9 +15,61 @@ use testbed::{Testbed, Tier};
 const NAME: &str = "akash-provider";
 const LEASE: Duration = Duration::from_secs(5);
 
+/// StatefulSet with a pod for each instance. Without a kubelet, the pods stay pending.
+const PODS: &str = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: run-ha, namespace: default}, spec: {\
+                    replicas: 2, podManagementPolicy: Parallel, serviceName: none, selector: {matchLabels: {app: \
+                    run-ha}}, template: {metadata: {labels: {app: run-ha}}, spec: {containers: [{name: a, image: a}]}}}}";
+
+struct Pods<'a>(&'a Testbed);
+
+impl<'a> Pods<'a> {
+    fn new(cluster: &'a Testbed) -> Self {
+        cluster.kubectl_input(&["apply", "--filename=-"], PODS).unwrap();
+        let pods = Self(cluster);
+        until("two pods", String::new, || {
+            pods.read("{.items[*].metadata.name}") == "run-ha-0 run-ha-1"
+        });
+        pods
+    }
+
+    fn read(&self, path: &str) -> String {
+        let output = format!("--output=jsonpath={path}");
+        let get = [
+            "get",
+            "pods",
+            "--namespace=default",
+            "--selector=app=run-ha",
+            &output,
+        ];
+        self.0.kubectl(&get).unwrap()
+    }
+
+    /// Waits until the pods of the instances a and b have these roles.
+    #[track_caller]
+    fn have(&self, roles: &str) {
+        let read = || self.read("{.items[*].metadata.labels.provider\\.akash\\.network/role}");
+        until(roles, read, || read() == roles);
+    }
+}
+
+impl Drop for Pods<'_> {
+    fn drop(&mut self) {
+        let delete = [
+            "delete",
+            "statefulset",
+            "run-ha",
+            "--namespace=default",
+            "--wait=false",
+        ];
+        drop(self.0.kubectl(&delete));
+    }
+}
+
 fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
     let home = format!("--home={}", stage.path(&format!("home-{name}")).display());
     let identity = format!("--ha-identity={name}");
+    let number = u8::from(name == "b");
+    let pod = format!("--ha-pod=default/run-ha-{number}");
     let words = [
         "--cluster-k8s",
         "--kubeconfig",
@@ -24,7 +77,11 @@ fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
         "--ha=kubernetes",
         "--ha-lease=5s",
         &identity,
+        &pod,
         &home,
+        "--gateway-listen-address=127.0.0.1:0",
+        "--gateway-health-listen-address=127.0.0.1:0",
+        "--certificate-domain=localhost",
     ];
     stage.provider(&format!("{name}-{start}"), &words)
 }
@@ -43,6 +100,16 @@ fn lease(cluster: &Testbed) -> Value {
 
 fn leads(one: &Running, times: usize) -> bool {
     one.output().matches("this instance is the leader").count() >= times
+}
+
+/// Returns true if the health port reports that the instance is ready.
+fn is_ready(one: &Running) -> bool {
+    let output = one.output();
+    let url = output.lines().find_map(|line| line.split("health at ").nth(1));
+    url.is_some_and(|url| {
+        let response = curl(&[&format!("{url}/readyz")]);
+        response.is_none_or(|(status, _)| status == 200)
+    })
 }
 
 fn stood_by(one: &Running) -> usize {
@@ -106,10 +173,13 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     ];
     cluster.kubectl(&left).unwrap();
     let _node = Node::new(&cluster, "run-ha");
+    let pods = Pods::new(&cluster);
     let mut first = start(&stage, &kubeconfig, "a", 1);
     until("instance a is the leader", || first.dump(), || leads(&first, 1));
     let mut second = start(&stage, &kubeconfig, "b", 1);
     second.says("leadership: this instance is a standby");
+    pods.have("leader standby");
+    until("a standby is ready", || second.dump(), || is_ready(&second));
     let id = stage.order(1);
     let bid = stage.bid(&id, &first);
     stage.accept(bid.id);
@@ -121,6 +191,8 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     until("instance b is the leader", || second.dump(), || leads(&second, 1));
     println!("instance b took over {:?} after the kill", begun.elapsed());
     assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
+    // The killed instance cannot change its label.
+    pods.have("standby leader");
     drop(stage.bid(&late, &second));
     spoiled_and_led_again(&cluster, &second);
     // The leader is stopped, and the standby takes over.
@@ -131,6 +203,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     until("instance a is the leader", || third.dump(), || leads(&third, 1));
     println!("instance a took over {:?} after the stop", begun.elapsed());
     assert_eq!(second.ended(), Some(0), "{}", second.dump());
+    pods.have("leader standby");
     for id in [&id, &late] {
         let bids = stage.bids(id);
         assert!(

@@ -97,5 +97,30 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with $v.inventoryOperator }}{{ $_ := set $s "inventory-operator" . }}{{ end -}}
 {{- with $v.redis.url }}{{ $_ := set $s "bus" . }}{{ end -}}
 {{- if $v.redis.passwordSecret }}{{ $_ := set $s "bus-password-file" "/redis/password" }}{{ end -}}
+{{- if gt (int $v.replicaCount) 1 }}
+  {{- $_ := set $s "ha" "kubernetes" -}}
+  {{- $_ := set $s "ha-address" (printf "provider.%s:8443" $v.domain) -}}
+{{- end -}}
 {{- mergeOverwrite $s ($v.settings | default dict) | toYaml -}}
+{{- end }}
+
+{{/* "true" if the instances elect a leader. YAML reads the value `off` as a boolean. */}}
+{{- define "provider.isElected" -}}
+{{- $ha := get (include "provider.settings" . | fromYaml) "ha" | toString -}}
+{{- if not (has $ha (list "" "off" "false")) }}true
+{{- else if gt (int .Values.replicaCount) 1 }}
+{{- fail "replicaCount above 1 requires a leader election: remove settings.ha, or set it to kubernetes or redis" }}
+{{- end -}}
+{{- end }}
+
+{{/* Fails if the running pod of the release takes part in no election: a second instance would lead beside it. */}}
+{{- define "provider.checkElection" -}}
+{{- $name := include "provider.fullname" . }}
+{{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $name }}
+{{- $found := dict }}
+{{- range .spec.template.spec.containers }}{{ range .env }}{{ $_ := set $found .name true }}{{ end }}{{ end }}
+{{- if not (hasKey $found "AP_HA_POD") }}
+{{- fail (printf "the running pod of StatefulSet %s takes part in no leader election, so a second instance would lead beside it; upgrade with replicaCount=1 and settings.ha=kubernetes, wait until the pod is ready, then set replicaCount" $name) }}
+{{- end }}
+{{- end }}
 {{- end }}

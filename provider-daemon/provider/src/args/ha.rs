@@ -9,6 +9,7 @@ use akash_provider_core::election::Timing;
 use akash_provider_redis::Location;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Backend of the leader election.
@@ -46,6 +47,10 @@ pub struct HaArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
     pub ha_address: Option<String>,
+    /// Pod of this instance; its label provider.akash.network/role becomes leader or standby
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(add = HaRule::COORDINATION, add = Needs::HA)]
+    pub ha_pod: Option<PodName>,
     /// Time without a leader heartbeat after which a standby takes over; the leader stops after two thirds of
     /// this time
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
@@ -115,6 +120,41 @@ impl HaArgs {
             prefix: self.ha_prefix.as_deref(),
         };
         files.given_to(location)
+    }
+}
+
+/// Name of a pod with its namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodName {
+    namespace: String,
+    name: String,
+}
+
+impl PodName {
+    /// Returns the namespace of the pod.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns the name of the pod.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl FromStr for PodName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').map(|(namespace, name)| {
+            let namespace = values::dns_name(namespace).ok()?;
+            let name = values::dns_name(name).ok()?;
+            Some(Self { namespace, name })
+        });
+        let expected = "expected NAMESPACE/NAME, such as akash-services/akash-provider-0";
+        parts.flatten().ok_or_else(|| expected.to_owned())
     }
 }
 
@@ -192,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_invalid_durations_and_addresses() {
+    fn rejects_invalid_durations_addresses_and_pods() {
         for words in [
             "--ha-lease=1s",
             "--ha-lease=1h",
@@ -201,6 +241,9 @@ mod tests {
             "--ha-address=https://host:1/",
             "--ha-address=host:0",
             "--ha-name=A B",
+            "--ha-pod=akash-provider-0",
+            "--ha-pod=ops/a/b",
+            "--ha-pod=/a",
         ] {
             assert!(parsed(&[words]).is_err(), "{words}");
         }

@@ -19,7 +19,7 @@ use akash_provider_chain::cert::{Rotation, RotationSettings, SharedFiles};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::chain::{ChainClient, SplitChain};
 use akash_provider_core::cluster::Cluster;
-use akash_provider_core::provider::{ProviderBuilder, ProviderHandle};
+use akash_provider_core::provider::{Lifecycle, ProviderBuilder, ProviderHandle};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::auth::memory::AuthStore;
@@ -56,6 +56,8 @@ pub(super) struct GatewayOptions {
     expiry: CertificateExpiry,
     /// Certificate files that all instances share, if enabled.
     shared: Option<Arc<SharedFiles>>,
+    /// True if the Service of the pod selects the leader.
+    is_role_labelled: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,11 @@ impl GatewayDependencies {
             writers,
             audit: recordings.audit.clone(),
         }
+    }
+
+    /// Returns true for a standby that can become the leader.
+    fn is_standby(&self) -> bool {
+        self.handle.lifecycle() == Lifecycle::Running && !self.writers.leads()
     }
 
     /// Returns the source of a problem for `/readyz`: the audit log cannot be written. The text omits the
@@ -146,6 +153,7 @@ impl GatewayOptions {
             key: Arc::new(key),
             domains: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             expiry: CertificateExpiry::default(),
+            is_role_labelled: args.ha.ha_pod.is_some(),
         })
     }
 
@@ -245,7 +253,7 @@ async fn serve(
     let shutdown = &end.draining;
     let maintaining = maintain_certificate(&plan, &dependencies, shutdown);
     let health = Arc::new(OnceLock::new());
-    let probing = probes(plan.health, &health, &printer, &end.stopped);
+    let probing = probes(&plan, &dependencies, &health, &printer, &end.stopped);
     let serving = async {
         let Some((gateway, stamp)) = begin(&plan, &dependencies, &condition, shutdown).await else {
             return;
@@ -262,14 +270,17 @@ async fn serve(
     tokio::join!(maintaining, serving, probing);
 }
 
-/// Serves health probes on a separate port. `/readyz` returns 503 until the gateway runs.
+/// Serves health probes on a separate port. `/readyz` returns 503 until the gateway runs. A standby creates its
+/// certificate, which the gateway requires, only when it leads. If its Service selects the leader, the standby is ready
+/// before, so that a StatefulSet continues its update.
 async fn probes(
-    address: Option<SocketAddr>,
+    plan: &GatewayOptions,
+    dependencies: &Arc<GatewayDependencies>,
     gateway: &Arc<OnceLock<Router>>,
     printer: &Printer,
     over: &CancellationToken,
 ) {
-    let Some(address) = address else { return };
+    let Some(address) = plan.health else { return };
     let report = |error: &std::io::Error| {
         tracing::warn!(
             %address, %error,
@@ -284,13 +295,19 @@ async fn probes(
         printer.note(&format!("health at {url}"));
     }
     printer.object(json!({ "event": "health", "url": url }));
-    let gateway = Arc::clone(gateway);
+    let (gateway, dependencies) = (Arc::clone(gateway), Arc::clone(dependencies));
+    let is_role_labelled = plan.is_role_labelled;
     let probe = move |request: Request| {
         let gateway = Arc::clone(&gateway);
+        let is_standby = is_role_labelled && dependencies.is_standby();
         async move {
             match gateway.get() {
                 Some(routes) => routes.clone().oneshot(request).await,
                 None if request.uri().path() == "/healthz" => Ok(serve::status(StatusCode::OK, "ok\n")),
+                None if is_standby && request.uri().path() == "/readyz" => Ok(serve::status(
+                    StatusCode::OK,
+                    "ok; standby: the gateway starts when this instance leads\n",
+                )),
                 None => Ok(serve::status(
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!("waiting for {PENDING}\n"),

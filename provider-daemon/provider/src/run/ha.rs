@@ -7,6 +7,7 @@
 //! The gate checks the clock at each write and closes without a notification of the provider. An instance
 //! that was suspended for longer than its election lease therefore writes nothing when it resumes.
 
+mod role_label;
 mod settings;
 
 use crate::args::RunArgs;
@@ -29,6 +30,7 @@ use akash_provider_redis::RedisElection;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use role_label::RoleLabel;
 use serde_json::json;
 use settings::SharedSettings;
 use std::sync::Arc;
@@ -52,8 +54,8 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that passes changed hashes of the settings to the election.
-    following: Option<Arc<AbortOnDropHandle<()>>>,
+    /// Tasks that pass changed hashes of the settings to the election, and the role to the pod.
+    following: Option<Arc<[AbortOnDropHandle<()>]>>,
     address: Option<String>,
     terms: Terms,
     /// Highest election term in the home directory at the start.
@@ -124,9 +126,12 @@ impl Ha {
             }
         };
         let election = Arc::new(election);
-        ha.following = Some(Arc::new(AbortOnDropHandle::new(tokio::spawn(
-            settings.follow(Arc::clone(&election)),
-        ))));
+        let mut following = vec![tokio::spawn(settings.follow(Arc::clone(&election)))];
+        if let Some(pod) = args.ha.ha_pod.clone() {
+            let client = client(args.kubernetes.kubeconfig.as_deref()).await?;
+            following.push(tokio::spawn(RoleLabel::new(client, pod).follow(election.gate())));
+        }
+        ha.following = Some(following.into_iter().map(AbortOnDropHandle::new).collect());
         ha.election = Some(election);
         Ok(ha)
     }

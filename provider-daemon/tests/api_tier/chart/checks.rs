@@ -1,6 +1,6 @@
 //! Warnings and errors of the charts, and objects that depend on a value.
 
-use super::{Helm, OPERATORS, OWN, PROVIDER, SPACE, sources};
+use super::{Helm, OPERATORS, OWN, PROVIDER, SPACE, check_settings, sources};
 use serde_json::{Value, json};
 use testbed::{Testbed, Tier};
 
@@ -159,6 +159,57 @@ fn disruption_budgets_need_two_instances_and_egress_policies_need_a_value() {
     assert_eq!(ports(&policy["egress"][0]), expected);
     assert_eq!(ports(&policy["egress"][1]), [8080, 8081, 8443, 8444]);
     assert_eq!(policy["egress"][2]["to"][0]["ipBlock"]["cidr"], "192.0.2.0/24");
+}
+
+/// A second instance takes part in the election of the first one. The account may label the pods of the release, and
+/// change nothing else of them.
+#[test]
+fn second_instance_needs_an_election_and_the_account_may_only_label_its_pods() {
+    let Some((cluster, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let helm = Helm::new(&cluster);
+    helm.install(PROVIDER);
+    let (folder, values) = sources(PROVIDER);
+    let upgrade = ["upgrade", PROVIDER, &folder, "--values", &values, OWN];
+    let (two, election) = ("--set=replicaCount=2", "--set=settings.ha=kubernetes");
+    let output = helm.output(&[&upgrade[..], &[two]].concat());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("takes part in no leader election"), "{stderr}");
+    helm.run(&[&upgrade[..], &[election]].concat());
+    let notes = helm.run(&[&upgrade[..], &[election, two]].concat());
+    assert!(!notes.contains("unknown value"), "{notes}");
+    check_settings(&helm);
+    assert_eq!(
+        helm.get("poddisruptionbudget", PROVIDER)["spec"]["maxUnavailable"],
+        1
+    );
+    let role = "provider.akash.network/role";
+    assert_eq!(helm.get("service", PROVIDER)["spec"]["selector"][role], "leader");
+    let metrics = helm.get("service", "akash-provider-metrics")["spec"].clone();
+    assert_eq!(
+        (&metrics["selector"][role], &metrics["clusterIP"]),
+        (&Value::Null, &json!("None"))
+    );
+    helm.until_pods(&[PROVIDER]);
+    let (user, space) = (
+        format!("--as=system:serviceaccount:{SPACE}:{PROVIDER}"),
+        format!("--namespace={SPACE}"),
+    );
+    let can = |pod: &str| {
+        let asked = cluster.kubectl(&["auth", "can-i", "patch", pod, &user, &space]);
+        asked.is_ok_and(|answer| answer.trim() == "yes")
+    };
+    assert!(can("pods/akash-provider-1") && !can("pods/akash-provider-2"));
+    let patch = |patch: Value| {
+        let patch = format!("--patch={patch}");
+        let pod = ["patch", "pod", "akash-provider-0", "--type=merge", &patch];
+        cluster.kubectl(&[&pod[..], &[&user, &space]].concat())
+    };
+    patch(json!({"metadata": {"labels": {role: "leader"}}})).unwrap();
+    let denied = patch(json!({"spec": {"activeDeadlineSeconds": 5000}})).unwrap_err();
+    let denied = denied.to_string();
+    assert!(denied.contains("ValidatingAdmissionPolicy"), "{denied}");
 }
 
 /// Returns the sorted ports of a rule of a NetworkPolicy.
