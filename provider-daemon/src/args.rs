@@ -17,6 +17,7 @@ use akash_provider_tenant::args::TenantCommand;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
@@ -89,9 +90,16 @@ pub enum Command {
     /// Print the version and the commit of the build
     Version(VersionArgs),
     /// Print a completion script for a shell
+    #[command(alias = "completion")]
     Completions {
         /// Shell to generate the script for
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands
+    ManPages {
+        /// Folder for the pages; created if missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
 }
 
@@ -122,6 +130,11 @@ impl Cli {
         let root = root.mut_subcommand("doctor", run::with_a_result);
         let root = root.mut_subcommand("config", |config| config.mut_subcommands(run::with_a_result));
         root.mut_subcommand("explain", explain::for_a_real_chain)
+    }
+
+    /// Returns the command line for help and manual pages: with examples and the names of environment variables.
+    pub(crate) fn documented() -> clap::Command {
+        environment::read_in(help::with_examples(Self::for_a_real_chain()), true, |_| None)
     }
 
     /// Returns the command `run` with all its flags.

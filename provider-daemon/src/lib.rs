@@ -6,6 +6,8 @@
 pub mod args;
 mod completions;
 pub mod error;
+mod man_pages;
+mod program_name;
 pub mod version;
 
 use akash_provider_cli::output::say;
@@ -60,9 +62,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tenant(command) => akash_provider_tenant::run(command, home),
         Command::Version(args) => version::run(args),
         Command::Completions { shell } => {
-            say(&completions::script(*shell));
+            say(&completions::script(*shell, program_name::of_this_process()));
             Ok(ExitCode::SUCCESS)
         }
+        Command::ManPages { folder } => man_pages::write(folder),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `version`: version, commit and cargo features of the program.
 
+use crate::program_name;
 use akash_provider_cli::json::Json;
 use akash_provider_cli::output::say;
 use akash_provider_operate::args::query::QueryOutput;
@@ -21,9 +22,13 @@ pub struct VersionArgs {
 
 /// Prints the version. The names of the fields are those of `provider-services version --long`.
 pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
-    let (name, version) = ("provider-daemon", env!("CARGO_PKG_VERSION"));
+    let (name, version) = (program_name::PROGRAM, env!("CARGO_PKG_VERSION"));
     if !args.long && matches!(args.output, None | Some(QueryOutput::Text)) {
-        say(&format!("{name} {version}\ncommit {COMMIT}\n"));
+        say(&match program_name::of_this_process() {
+            // Scripts for the Go provider read the version from this line.
+            program_name::ALIAS => format!("{version}\n"),
+            _ => format!("{name} {version}\ncommit {COMMIT}\n"),
+        });
         return Ok(ExitCode::SUCCESS);
     }
     let tags = if cfg!(feature = "otlp") { "otlp" } else { "" };

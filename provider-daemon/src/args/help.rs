@@ -58,7 +58,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "show-cluster-ns",
         ],
     ),
-    ("Try and develop", &["dev", "devnet", "version", "completions"]),
+    (
+        "Try and develop",
+        &["dev", "devnet", "version", "completions", "man-pages"],
+    ),
 ];
 
 const EVERYWHERE: &str = "\

@@ -8,8 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 /// Returns the command line with all visible options, without environment variables.
 fn tree() -> Command {
-    let root = with_examples(Cli::for_a_real_chain());
-    let mut root = environment::read_in(root, true, |_| None);
+    let mut root = Cli::documented();
     root.build();
     root
 }
