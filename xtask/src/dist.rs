@@ -1,53 +1,70 @@
-//! `cargo xtask dist`: builds the release archive of the daemon, with statically linked programs.
+//! `cargo xtask dist`: builds the files of a release: archives with statically linked programs, Debian packages, bills
+//! of materials, charts and checksums.
 //!
-//! The archive contains no path, no user name and no time of the building machine.
+//! The files contain no path, no user name and no time of the building machine, so two builds give equal bytes.
+
+mod build;
+mod charts;
+mod deb;
+mod licences;
+mod pack;
+mod packages;
+mod sbom;
+#[cfg(test)]
+mod tests;
 
 use crate::process::Process;
-use crate::workspace::Workspace;
-use anyhow::{Context, Result};
+use crate::workspace::{Workspace, entries};
+use anyhow::{Context, Result, bail};
+use build::Platform;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = "provider-daemon";
 /// Program with the operators only.
 const OPERATORS: &str = "provider-operators";
-/// Platform of the archive. Other platforms need a C cross compiler.
-const TARGET: &str = "x86_64-unknown-linux-musl";
-const SHELLS: [(&str, &str); 3] = [
-    ("bash", "provider-daemon.bash"),
-    ("zsh", "_provider-daemon"),
-    ("fish", "provider-daemon.fish"),
-];
+/// Name of the Go provider's program. The daemon started by this name accepts the same command lines.
+const ALIAS: &str = "provider-services";
+const SHELLS: [(&str, &str, &str); 3] = [("bash", "", ".bash"), ("zsh", "_", ""), ("fish", "", ".fish")];
+/// Maximum size of a program, in MiB.
+const MEBIBYTES_MAX: f64 = 40.0;
 
-/// Builds the archive in `target/dist-archives` and prints its path and checksum.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let programs = build(workspace, &[PROGRAM, OPERATORS])?;
-    let version = workspace
-        .members()
-        .find(|member| member.name == PROGRAM)
-        .map_or("0.0.0", |member| &member.version);
-    let name = format!("{PROGRAM}-{version}-{TARGET}");
-    let archives = workspace.scratch("dist-archives")?;
-    let folder = archives.join(&name);
-    // A file of an earlier build must not get into the archive.
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+/// Arguments of `cargo xtask dist`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DistArgs {
+    /// Builds only for the processor of this machine
+    #[arg(long)]
+    native: bool,
+}
+
+/// Builds the release in `target/dist-archives`, and prints the checksums of its files.
+pub(crate) fn run(workspace: &Workspace, args: &DistArgs) -> Result<()> {
+    let release = Release::new(workspace, workspace.scratch("dist-archives")?)?;
+    let native = Platform::native()?;
+    release.assemble(
+        native,
+        &build::programs(workspace, native, &[PROGRAM, OPERATORS])?,
+    )?;
+    let mut skipped = Vec::new();
+    for other in build::PLATFORMS
+        .iter()
+        .filter(|other| !args.native && !other.is_native())
+    {
+        match other.missing_toolchain(workspace.root()) {
+            Some(reason) => skipped.push(format!("skipped: {}: {reason}", other.triple)),
+            None => release.assemble(other, &build::programs(workspace, other, &[PROGRAM, OPERATORS])?)?,
+        }
     }
-    collect(workspace, &programs, &folder)?;
-    let archive = archives.join(format!("{name}.tar.gz"));
-    pack(&archives, &name, &archive)?;
-    let sums = Process::new("sha256sum", &archives)
-        .args([&format!("{name}.tar.gz")])
-        .lines()?
-        .join("\n");
-    let list = archives.join("SHA256SUMS");
-    fs::write(&list, format!("{sums}\n")).with_context(|| list.display().to_string())?;
-    println!("{}", archive.display());
-    println!("{sums}");
-    for program in [PROGRAM, OPERATORS] {
-        println!("{program}: {:.1} MiB", mebibytes(&programs.join(program))?);
+    charts::package(workspace, &release.version, &release.folder)?;
+    for line in release.checksums()?.iter().chain(&skipped) {
+        println!("{line}");
     }
     Ok(())
+}
+
+/// Builds the statically linked daemon for this machine with the profile `dist`, and returns its path.
+pub(crate) fn daemon(workspace: &Workspace) -> Result<PathBuf> {
+    Ok(build::programs(workspace, Platform::native()?, &[PROGRAM])?.join(PROGRAM))
 }
 
 /// Returns the size of a file in MiB.
@@ -58,129 +75,121 @@ pub(crate) fn mebibytes(path: &Path) -> Result<f64> {
     Ok(bytes / f64::from(1 << 20))
 }
 
-/// Builds the statically linked daemon with the profile `dist`, and returns its path.
-pub(crate) fn daemon(workspace: &Workspace) -> Result<PathBuf> {
-    Ok(build(workspace, &[PROGRAM])?.join(PROGRAM))
-}
-
-/// Builds statically linked programs with the profile `dist`, and returns their folder.
-fn build(workspace: &Workspace, programs: &[&str]) -> Result<PathBuf> {
-    let root = workspace.root();
-    let added = Process::new("rustup", root)
-        .args(["target", "add", TARGET])
-        .quiet()
-        .run();
-    added.with_context(|| format!("cannot install the standard library of {TARGET}"))?;
-    workspace
-        .cargo(&[
-            "build",
-            "--locked",
-            "--profile",
-            "dist",
-            "-p",
-            PROGRAM,
-            "--target",
-            TARGET,
-        ])
-        .args(programs.iter().flat_map(|program| ["--bin", program]))
-        // The C code of dependencies needs no C library, so the compiler of this machine is sufficient.
-        .env("CC_x86_64_unknown_linux_musl", "cc")
-        // The default of the allocator is four arenas per core, and each arena retains memory.
-        .env("JEMALLOC_SYS_WITH_MALLOC_CONF", "narenas:2")
-        .env(
-            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS",
-            flags(root)?.join(" "),
-        )
-        .run()?;
-    Ok(workspace.built(TARGET, "dist", ""))
-}
-
-/// Returns the flags of the compiler: LLD with identical code folding, and no path of this machine in the program.
-fn flags(root: &Path) -> Result<Vec<String>> {
-    let lines = Process::new("rustc", root)
-        .args(["--print", "sysroot"])
-        .quiet()
-        .lines()?;
-    let sysroot = lines.first().map_or("", |line| line.trim());
-    let linker = format!("{sysroot}/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld");
-    let cargo = std::env::var("CARGO_HOME")
-        .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
-        .context("set HOME, so that the folder of cargo is known")?;
-    Ok(vec![
-        format!("-Clink-arg=-B{linker}"),
-        "-Clink-arg=-fuse-ld=lld".to_owned(),
-        "-Clink-arg=-Wl,--icf=all".to_owned(),
-        // Small tables of relocations, which the program reads at its start.
-        "-Clink-arg=-Wl,--pack-dyn-relocs=relr".to_owned(),
-        format!("--remap-path-prefix={}=/source", root.display()),
-        format!("--remap-path-prefix={cargo}=/cargo"),
-    ])
-}
-
-/// Copies everything for the archive to `folder`: programs, licence, completions, and the files of `deploy`.
-fn collect(workspace: &Workspace, programs: &Path, folder: &Path) -> Result<()> {
-    let root = workspace.root();
-    let completions = folder.join("completions");
-    fs::create_dir_all(&completions).with_context(|| completions.display().to_string())?;
-    for (from, name) in [(programs, PROGRAM), (programs, OPERATORS), (root, "LICENSE")] {
-        let from = from.join(name);
-        fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
+/// Creates an empty folder, and removes an older folder with its files.
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    for (shell, file) in SHELLS {
-        let script = Process::new(programs.join(PROGRAM), root)
-            .args(["completions", shell])
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())
+}
+
+/// Release of one version.
+#[derive(Debug)]
+struct Release<'a> {
+    workspace: &'a Workspace,
+    version: String,
+    /// Folder of the release's files.
+    folder: PathBuf,
+}
+
+impl<'a> Release<'a> {
+    fn new(workspace: &'a Workspace, folder: PathBuf) -> Result<Self> {
+        // Files of an earlier build must not get into the release.
+        empty(&folder)?;
+        let daemon = workspace.members().find(|member| member.name == PROGRAM);
+        let version = daemon.context("the workspace has no daemon")?.version.clone();
+        Ok(Self {
+            workspace,
+            version,
+            folder,
+        })
+    }
+
+    /// Returns the name of the archive and of its folder.
+    fn name(&self, platform: &Platform) -> String {
+        format!("{PROGRAM}-{}-{}", self.version, platform.triple)
+    }
+
+    /// Writes archive, Debian package, bill of materials and licences for a platform. The platform of this machine
+    /// is first, because its programs print the completions and manual pages of all platforms.
+    fn assemble(&self, platform: &Platform, programs: &Path) -> Result<()> {
+        let name = self.name(platform);
+        let folder = self.folder.join(&name);
+        empty(&folder)?;
+        let root = self.workspace.root();
+        for (from, name) in [(programs, PROGRAM), (programs, OPERATORS), (root, "LICENSE")] {
+            deb::copy(&from.join(name), &folder.join(name))?;
+        }
+        for program in [PROGRAM, OPERATORS] {
+            let size = mebibytes(&folder.join(program))?;
+            println!("{program} for {}: {size:.1} MiB", platform.triple);
+            if size > MEBIBYTES_MAX {
+                bail!("{program} is larger than {MEBIBYTES_MAX} MiB: see `[profile.dist]` in Cargo.toml");
+            }
+        }
+        let alias = folder.join(ALIAS);
+        std::os::unix::fs::symlink(PROGRAM, &alias).with_context(|| alias.display().to_string())?;
+        generate(&self.folder.join(self.name(Platform::native()?)), &folder)?;
+        self.document(platform, &name)?;
+        Process::new("cp", root)
+            .args(["--recursive", "deploy"])
+            .args([&folder])
+            .quiet()
+            .run()?;
+        pack::archive(&self.folder, &name, &self.folder.join(format!("{name}.tar.gz")))?;
+        deb::build(&folder, platform, &self.version, &self.folder)
+    }
+
+    /// Writes the bill of materials and the licences of all packages in the daemon, beside and into the folder
+    /// `name`.
+    fn document(&self, platform: &Platform, name: &str) -> Result<()> {
+        let components = packages::components(self.workspace, platform.triple)?;
+        let checksums = packages::checksums(self.workspace)?;
+        for (ending, text) in [
+            ("cdx.json", sbom::text(&components, &checksums)?),
+            ("licences.txt", licences::text(&components)?),
+        ] {
+            for path in [
+                self.folder.join(format!("{name}.{ending}")),
+                self.folder.join(name).join(format!("{PROGRAM}.{ending}")),
+            ] {
+                fs::write(&path, &text).with_context(|| path.display().to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the SHA-256 checksums of all files to `SHA256SUMS`, and returns its lines.
+    fn checksums(&self) -> Result<Vec<String>> {
+        let files = entries(&self.folder)?.into_iter().filter(|path| path.is_file());
+        let names = files.filter_map(|path| path.file_name().map(ToOwned::to_owned));
+        let sums = Process::new("sha256sum", &self.folder)
+            .args(names)
             .quiet()
             .lines()?;
-        let path = completions.join(file);
-        fs::write(&path, script.join("\n") + "\n").with_context(|| path.display().to_string())?;
+        let list = self.folder.join("SHA256SUMS");
+        fs::write(&list, sums.join("\n") + "\n").with_context(|| list.display().to_string())?;
+        Ok(sums)
     }
-    Process::new("cp", root)
-        .args(["-r", "deploy"])
-        .args([folder])
-        .run()
 }
 
-/// Packs the folder `name` without the times and the user names of this machine.
-fn pack(archives: &Path, name: &str, archive: &Path) -> Result<()> {
-    Process::new("tar", archives)
-        .args([
-            "--sort=name",
-            "--mtime=@0",
-            "--owner=0",
-            "--group=0",
-            "--numeric-owner",
-        ])
-        .args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip --no-name -9"])
-        .args(["--create", "--file"])
-        .args([archive])
-        .args([name])
-        .run()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::{Duration, SystemTime};
-
-    #[test]
-    fn archives_of_equal_files_have_equal_bytes() {
-        let folder = std::env::temp_dir().join(format!("xtask-dist-{}", std::process::id()));
-        let mut archives = Vec::new();
-        // Another order of creation, and other times.
-        for names in [["a", "b"], ["b", "a"]] {
-            let name = folder.join("name");
-            fs::create_dir_all(&name).unwrap();
-            for file in names {
-                fs::write(name.join(file), file).unwrap();
-            }
-            let file = fs::File::options().write(true).open(name.join("a")).unwrap();
-            let old = SystemTime::now() - Duration::from_secs(1000 * archives.len() as u64);
-            file.set_modified(old).unwrap();
-            let archive = folder.join("archive.tar.gz");
-            pack(&folder, "name", &archive).unwrap();
-            archives.push(fs::read(&archive).unwrap());
-            fs::remove_dir_all(&folder).unwrap();
+/// Writes the completions of the program and of its alias, and the manual pages. `programs` is a folder with programs
+/// for this machine.
+fn generate(programs: &Path, folder: &Path) -> Result<()> {
+    let completions = folder.join("completions");
+    empty(&completions)?;
+    for name in [PROGRAM, ALIAS] {
+        for (shell, prefix, suffix) in SHELLS {
+            let script = Process::new(programs.join(name), folder)
+                .args(["completions", shell])
+                .quiet()
+                .lines()?;
+            let path = completions.join(format!("{prefix}{name}{suffix}"));
+            fs::write(&path, script.join("\n") + "\n").with_context(|| path.display().to_string())?;
         }
-        assert!(archives[0].len() > 50 && archives[0] == archives[1]);
     }
+    Process::new(programs.join(PROGRAM), folder)
+        .args(["man-pages", "man"])
+        .quiet()
+        .run()
 }

@@ -81,8 +81,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Writes the CustomResourceDefinitions in deploy/crds from the Rust types
     Crds,
-    /// Builds the release archive: a static program, completions, and the files of deploy
-    Dist,
+    /// Builds the files of a release: archives with static programs, Debian packages, bills of materials, charts
+    Dist(dist::DistArgs),
 }
 
 fn main() -> ExitCode {
@@ -113,7 +113,7 @@ fn run(command: Command) -> Result<()> {
         Command::Conformance => conformance::run(&workspace),
         Command::Cluster(args) => cluster::run(&workspace, &args),
         Command::Crds => crds::run(&workspace),
-        Command::Dist => dist::run(&workspace),
+        Command::Dist(args) => dist::run(&workspace, &args),
     }
 }
 

@@ -176,6 +176,12 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
+    /// Returns the package with this name and version.
+    pub(crate) fn package(&self, name: &str, version: &str) -> Option<&Package> {
+        let mut packages = self.packages.iter();
+        packages.find(|package| package.name == name && package.version == version)
+    }
+
     /// Returns the number of external packages that remain if no member depends on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
@@ -337,6 +343,11 @@ impl Workspace {
 }
 
 impl Package {
+    /// Returns the licence as an SPDX expression. Old packages separate alternatives by `/`.
+    pub(crate) fn licence_expression(&self) -> Option<String> {
+        self.license.as_ref().map(|licence| licence.replace('/', " OR "))
+    }
+
     /// Returns the names of the features, except `default`.
     pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
         self.features
