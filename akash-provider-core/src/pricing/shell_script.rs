@@ -7,7 +7,7 @@
 //!
 //! Of the provider's environment variables, the program receives only those on an allow list (module
 //! `process`), because other variables contain keys and passphrases. Variables that start with `PRICE_` are
-//! on the list.
+//! on the list. [`ShellScriptConfig::variables`] adds more.
 //!
 //! A program cannot block the provider. The number of concurrent processes is limited. If a process does not
 //! exit and close its output in time, it is killed with its process group, and under a
@@ -48,6 +48,9 @@ pub struct ShellScriptConfig {
     /// Command line of the supervisor ([`supervise`]) that runs the script: program and arguments, without
     /// the path of the script. Empty for no supervisor.
     pub supervisor: Vec<OsString>,
+    /// Names and values of additional environment variables (`bid-price-script-variable`). They take
+    /// precedence over the environment of the provider.
+    pub variables: Vec<(String, String)>,
 }
 
 impl ShellScriptConfig {
@@ -59,6 +62,7 @@ impl ShellScriptConfig {
             process_limit: 32,
             timeout: Duration::from_secs(10),
             supervisor: Vec::new(),
+            variables: Vec::new(),
         }
     }
 }
@@ -118,6 +122,7 @@ pub struct ShellScript {
     path: PathBuf,
     timeout: Duration,
     supervisor: Vec<OsString>,
+    variables: Vec<(String, String)>,
     processes: Semaphore,
 }
 
@@ -132,6 +137,7 @@ impl ShellScript {
             process_limit,
             timeout,
             supervisor,
+            variables,
         } = config;
         if path.as_os_str().is_empty() {
             Err(InvalidScript::NoPath)
@@ -146,6 +152,7 @@ impl ShellScript {
                 path,
                 timeout,
                 supervisor,
+                variables,
                 processes,
             })
         }
@@ -157,7 +164,10 @@ impl ShellScript {
         denom: &Denom,
         input: Vec<u8>,
     ) -> Result<DecCoin, ScriptError> {
-        let environment = [("AKASH_OWNER", request.owner.as_str()), ("AKASH_DENOM", denom)];
+        let order = [("AKASH_OWNER", request.owner.as_str()), ("AKASH_DENOM", denom)];
+        let variables = self.variables.iter();
+        let variables = variables.map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = variables.chain(order);
         let run = process::run(&self.path, &self.supervisor, environment, input);
         let outcome = match tokio::time::timeout(self.timeout, run).await {
             // Dropping the process kills its group.

@@ -77,10 +77,10 @@ pub(super) fn is_passed(name: &str) -> bool {
 ///
 /// The process is reaped only after its outputs are closed. Until then, the process id is not reused, so no
 /// unrelated process group is killed.
-pub(super) async fn run(
+pub(super) async fn run<'a>(
     program: &Path,
     supervisor: &[OsString],
-    environment: [(&str, &str); 2],
+    environment: impl Iterator<Item = (&'a str, &'a str)>,
     input: Vec<u8>,
 ) -> Result<ProcessOutput, RunError> {
     if !supervisor.is_empty() {

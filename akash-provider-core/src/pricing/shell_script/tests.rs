@@ -47,7 +47,7 @@ fn strategy(path: impl Into<PathBuf>, process_limit: usize, timeout: Duration) -
         path: path.into(),
         process_limit,
         timeout,
-        supervisor: Vec::new(),
+        ..ShellScriptConfig::new("")
     })
     .unwrap()
 }
@@ -361,7 +361,14 @@ async fn a_script_gets_one_line_and_the_environment() {
     let scripts = Scripts::new();
     let path = scripts.add("read -r line; cat > $DIR/more; printf '%s' \"$line\" > $DIR/line; env > $DIR/env; echo $# > $DIR/arguments; echo 5");
     let request = request(vec![base_unit()]);
-    strategy(path, 1, LONG).calculate_price(&request).await.unwrap();
+    let mut config = ShellScriptConfig::new(path);
+    let path = std::env::var("PATH").unwrap() + ":/added";
+    let variables = [("PRICE_TARGET_CPU", "1.6"), ("PATH", path.as_str()), ("AKASH_DENOM", "x")];
+    config.variables = variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let script = ShellScript::new(config).unwrap();
+    script.calculate_price(&request).await.unwrap();
     let line = input::line(&request, &request.maximum().unwrap()).unwrap();
     assert_eq!(scripts.read("line").as_bytes(), line.strip_suffix(b"\n").unwrap());
     assert_eq!(scripts.read("more"), "");
@@ -370,14 +377,11 @@ async fn a_script_gets_one_line_and_the_environment() {
     for line in [
         format!("AKASH_OWNER={}", request.owner),
         "AKASH_DENOM=uact".to_owned(),
+        "PRICE_TARGET_CPU=1.6".to_owned(),
+        format!("PATH={path}"),
     ] {
         assert!(environment.lines().any(|l| l == line), "{line}");
     }
-    let path = std::env::var("PATH").unwrap();
-    assert!(
-        environment.lines().any(|l| l == format!("PATH={path}")),
-        "the variables that programs need are set"
-    );
     // The shell sets some variables. Cargo sets some variables of the provider in every test.
     let of_shell = ["PWD", "OLDPWD", "SHLVL", "_"];
     let names = environment.lines().filter_map(|line| line.split_once('='));

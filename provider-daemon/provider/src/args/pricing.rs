@@ -76,6 +76,21 @@ pub struct PricingArgs {
     #[arg(long, default_value = "10s", value_parser = values::go_duration)]
     #[arg(add = Needs::SCRIPT)]
     pub bid_price_script_process_timeout: Duration,
+    /// Environment variable of the price program; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = script_variable)]
+    #[arg(add = Needs::SCRIPT)]
+    pub bid_price_script_variable: Vec<(String, String)>,
+}
+
+/// Flag of one environment variable of the price program.
+pub(super) const SCRIPT_VARIABLE: &str = "bid-price-script-variable";
+
+fn script_variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or_default();
+    if name.is_empty() || text.contains('\0') {
+        return Err("expected NAME=VALUE such as PRICE_TARGET_CPU=1.60".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 impl PricingArgs {
@@ -101,6 +116,7 @@ impl PricingArgs {
                 config.process_limit = self.bid_price_script_process_limit;
                 config.timeout = self.bid_price_script_process_timeout;
                 config.supervisor = crate::script_supervisor::command();
+                config.variables.clone_from(&self.bid_price_script_variable);
                 Arc::new(ShellScript::new(config)?)
             }
         })

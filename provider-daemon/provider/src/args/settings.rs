@@ -14,6 +14,7 @@ mod unread;
 
 use super::compared::ComparedArgs;
 use super::needs;
+use super::pricing::SCRIPT_VARIABLE;
 use super::show::{self, Setting};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -44,6 +45,14 @@ struct SettingEntry {
     file: PathBuf,
 }
 
+impl SettingEntry {
+    /// Returns the variable of the price script that the entry sets, or `None` for other settings.
+    fn script_variable(&self) -> Option<&str> {
+        let word = self.words.first().filter(|_| self.flag == SCRIPT_VARIABLE)?;
+        word.split('=').nth(1)
+    }
+}
+
 /// Notes for the log about settings files and environment variables.
 #[derive(Debug, Default)]
 pub struct Remarks {
@@ -72,7 +81,12 @@ impl FileSettings {
         Some(&entry.file)
     }
 
-    fn read(files: &[PathBuf], command: &Command, matches: &ArgMatches) -> Result<Self, String> {
+    fn read(
+        files: &[PathBuf],
+        command: &Command,
+        matches: &ArgMatches,
+        look: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
         let keys = SettableFlags::from_command(command);
         let mut found = Self::default();
         for file in files {
@@ -82,7 +96,15 @@ impl FileSettings {
         // Flags and variables take precedence over files.
         let is_open = |entry: &SettingEntry| {
             let id = keys.id(&entry.flag).unwrap_or_default();
-            matches!(matches.value_source(id), None | Some(ValueSource::DefaultValue))
+            match (matches.value_source(id), entry.script_variable()) {
+                (None | Some(ValueSource::DefaultValue), None) => true,
+                (Some(ValueSource::EnvVariable), _) | (_, None) => false,
+                (_, Some(variable)) => {
+                    let mut set = matches.get_many::<(String, String)>(id).into_iter().flatten();
+                    !set.any(|(name, _)| name == variable)
+                        && look(variable).is_none_or(|value| value.is_empty())
+                }
+            }
         };
         found.entries.retain(is_open);
         Ok(found)
@@ -90,7 +112,10 @@ impl FileSettings {
 
     /// Adds a setting, unless an earlier file sets the flag. Fails if the same file sets the flag to two values.
     fn push(&mut self, entry: SettingEntry) -> Result<(), String> {
-        match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
+        let is_same = |earlier: &&SettingEntry| {
+            earlier.flag == entry.flag && earlier.script_variable() == entry.script_variable()
+        };
+        match self.entries.iter().find(is_same) {
             // The chart has two names for some settings.
             Some(earlier) if earlier.file == entry.file && earlier.words != entry.words => Err(format!(
                 "{}: `{}` and `{}` are the same setting; remove one of them",
@@ -135,7 +160,6 @@ pub fn parse(
     variables: impl Iterator<Item = String>,
     look: impl Fn(&str) -> Option<String>,
 ) -> Result<(ArgMatches, Option<RunSettings>), clap::Error> {
-    command.build();
     // The command is not cloned: a clone of all flags has 3 MiB, which the allocator would keep.
     let first = command.try_get_matches_from_mut(&words)?;
     let Some((below, matches)) = run_command(&command, &first) else {
@@ -146,7 +170,7 @@ pub fn parse(
         _ => &["config", "provider_config"],
     };
     let unreadable = |text: String| command.clone().error(ErrorKind::Io, text);
-    let found = FileSettings::read(&files(named, matches), below, matches).map_err(unreadable)?;
+    let found = FileSettings::read(&files(named, matches), below, matches, &look).map_err(unreadable)?;
     let lines = found.entries.iter().flat_map(|entry| &entry.words);
     words.extend(lines.map(OsString::from));
     let second = command.try_get_matches_from_mut(&words);

@@ -3,6 +3,7 @@
 use super::node::YamlValue;
 use super::{FileSettings, SettingEntry};
 use crate::args::nearest::{nearest, plain};
+use crate::args::pricing::SCRIPT_VARIABLE;
 use akash_provider_cli::setting::{FileKey, is_settable};
 use akash_provider_cli::values::go_bool;
 use clap::{Arg, ArgAction, Command};
@@ -48,8 +49,23 @@ const OBJECTS_BELOW: [&str; 4] = [
     "letsencryptproviders",
     "letsencryptstorage",
 ];
-/// Beginnings of chart values that the chart passes to the price script as environment variables.
-const SCRIPT_VARIABLES: [&str; 3] = ["pricetarget", "whitelisturl", "debugbidscript"];
+/// Environment variables of the price script. The chart sets them from the values with the same names in lower
+/// case.
+const SCRIPT_VARIABLES: [&str; 11] = [
+    "PRICE_TARGET_CPU",
+    "PRICE_TARGET_MEMORY",
+    "PRICE_TARGET_HD_EPHEMERAL",
+    "PRICE_TARGET_HD_PERS_HDD",
+    "PRICE_TARGET_HD_PERS_SSD",
+    "PRICE_TARGET_HD_PERS_NVME",
+    "PRICE_TARGET_ENDPOINT",
+    "PRICE_TARGET_IP",
+    "PRICE_TARGET_GPU_MAPPINGS",
+    "WHITELIST_URL",
+    "DEBUG_BID_SCRIPT",
+];
+/// Values for which the chart sets no variable.
+const UNSET: [&str; 3] = ["", "0", "false"];
 /// Chart values that are not settings, with the reason and the flag to use instead.
 const REPLACED: [(&str, &str); 4] = [
     (
@@ -144,17 +160,6 @@ impl<'a> SettableFlags<'a> {
             }
             return Ok(());
         }
-        if SCRIPT_VARIABLES.iter().any(|start| name.starts_with(start)) {
-            if node != YamlValue::Nothing {
-                found.notes.push(format!(
-                    "{}: `{key}`: settings files cannot contain variables of the price script; set the environment \
-                     variable {}",
-                    file.display(),
-                    key.to_uppercase()
-                ));
-            }
-            return Ok(());
-        }
         let values = match node {
             YamlValue::Nothing => return Ok(()),
             YamlValue::Fields(fields) => {
@@ -179,14 +184,20 @@ impl<'a> SettableFlags<'a> {
             if values.iter().all(String::is_empty) && !accepts_empty(arg) {
                 continue;
             }
-            let words =
-                words(arg, &flag, &values).map_err(|why| format!("{}: `{key}`: {why}", file.display()))?;
-            found.push(SettingEntry {
-                flag,
-                words,
-                key: key.clone(),
-                file: file.to_owned(),
-            })?;
+            let words = words(arg, &flag, &values);
+            // Each variable of the price script is a setting of its own.
+            let parts = match flag == SCRIPT_VARIABLE {
+                true => words.into_iter().map(|word| vec![word]).collect(),
+                false => vec![words],
+            };
+            for words in parts {
+                found.push(SettingEntry {
+                    flag: flag.clone(),
+                    words,
+                    key: key.clone(),
+                    file: file.to_owned(),
+                })?;
+            }
         }
         Ok(())
     }
@@ -196,6 +207,16 @@ impl<'a> SettableFlags<'a> {
         let first = values.first().cloned().unwrap_or_default();
         if self.args.contains_key(name) {
             return vec![(key.to_owned(), values)];
+        }
+        let mut variables = SCRIPT_VARIABLES.iter();
+        if let Some(variable) = variables.find(|variable| plain(variable) == name) {
+            let value = values.join(",");
+            let is_set = !UNSET.contains(&value.as_str());
+            let set = is_set.then(|| format!("{variable}={value}"));
+            return set
+                .map(|set| (SCRIPT_VARIABLE.to_owned(), vec![set]))
+                .into_iter()
+                .collect();
         }
         if name == "domain" {
             // The chart derives these names from its domain.
@@ -255,15 +276,10 @@ fn accepts_empty(arg: &Arg) -> bool {
     alone.try_get_matches_from([""]).is_ok()
 }
 
-fn words(arg: &Arg, flag: &str, values: &[String]) -> Result<Vec<String>, String> {
-    if !arg.get_action().takes_values() {
-        let value = values.first().map(String::as_str).unwrap_or_default();
-        let words = go_bool(value)?.then(|| format!("--{flag}"));
-        return Ok(words.into_iter().collect());
-    }
+fn words(arg: &Arg, flag: &str, values: &[String]) -> Vec<String> {
     let is_repeated = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
     if is_repeated {
-        return Ok(values.iter().map(|value| format!("--{flag}={value}")).collect());
+        return values.iter().map(|value| format!("--{flag}={value}")).collect();
     }
-    Ok(vec![format!("--{flag}={}", values.join(","))])
+    vec![format!("--{flag}={}", values.join(","))]
 }

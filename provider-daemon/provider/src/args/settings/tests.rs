@@ -104,8 +104,6 @@ fn reads_every_value_of_the_go_chart() {
     assert_eq!(args.leases.deployment_ingress_domain, "ingress.example.com");
     let notes = args.remarks.notes.join("\n");
     for note in [
-        "`price_target_gpu_mappings`: settings files cannot contain variables of the price script; set the environment \
-         variable PRICE_TARGET_GPU_MAPPINGS",
         "`home`: settings files cannot contain the home directory",
         "storage, tolerations",
     ] {
@@ -255,4 +253,46 @@ fn limits_suggestions_for_unknown_keys() {
     let unknown = of_run(&[&file.flag("config")]).remarks.unknown;
     let suggested = unknown.iter().filter(|line| line.contains("; did you mean"));
     assert_eq!((unknown.len(), suggested.count()), (2000, 100));
+}
+
+#[test]
+fn chart_values_set_variables_of_the_price_script_unless_the_environment_does() {
+    let file = Scratch::new(
+        "variables",
+        "price_target_cpu: 1.60\nprice_target_ip: 0\nprice-target-memory: 0.8\nwhitelist_url: https://a/b?c=d\n\
+         debug_bid_script: true\nbid-price-script-variable: [PRICE_TARGET_TPU=3, LEVEL=]\n",
+    );
+    let config = file.flag("config");
+    let words = [
+        "provider-daemon",
+        "run",
+        config.as_str(),
+        "--bid-price-script-variable=DEBUG_BID_SCRIPT=2",
+    ];
+    let words = words.map(OsString::from).to_vec();
+    let look = |name: &str| (name == "PRICE_TARGET_MEMORY").then(|| "9".to_owned());
+    let (matches, found) = parse(RunLine::root(), words, std::iter::empty(), look).unwrap();
+    let args = RunLine::from_arg_matches(&matches).unwrap().into_run();
+    let set = args.pricing.bid_price_script_variable.iter();
+    let mut set: Vec<_> = set.map(|(name, value)| format!("{name}={value}")).collect();
+    set.sort();
+    assert_eq!(
+        set,
+        [
+            "DEBUG_BID_SCRIPT=2",
+            "LEVEL=",
+            "PRICE_TARGET_CPU=1.6",
+            "PRICE_TARGET_TPU=3",
+            "WHITELIST_URL=https://a/b?c=d",
+        ]
+    );
+    let found = found.unwrap();
+    assert_eq!(found.remarks.unknown, [""; 0]);
+    let error = refused("variable", "bid-price-script-variable: [PRICE]\n");
+    assert!(error.contains("expected NAME=VALUE"), "{error}");
+    let error = refused(
+        "twice",
+        "price_target_ip: 1\nbid-price-script-variable: PRICE_TARGET_IP=2\n",
+    );
+    assert!(error.contains("are the same setting"), "{error}");
 }
