@@ -1,21 +1,31 @@
-//! `completions`: completion scripts for shells.
+//! Shell completion. The script of `completions` runs the program, which completes the typed arguments.
 
 use crate::args::Cli;
-use clap::CommandFactory;
-use clap_complete::Shell;
+use anyhow::Context;
+use clap_complete::env::Shells;
+use clap_complete::{CompleteEnv, Shell};
 
-/// Returns the completion script of a shell for the program `name`.
-pub(crate) fn script(shell: Shell, name: &str) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), name, &mut script);
-    let script = String::from_utf8_lossy(&script).into_owned();
-    match shell {
-        Shell::Bash => one_name(&script, name),
-        _ => script,
-    }
+/// Environment variable of a completion request. Contains the name of the shell.
+const VARIABLE: &str = "PROVIDER_DAEMON_COMPLETE";
+
+/// Responds to the completion request of a shell, and exits the process. Returns if the process was started for
+/// another purpose.
+pub fn respond() {
+    CompleteEnv::with_factory(Cli::for_a_real_chain)
+        .var(VARIABLE)
+        .complete();
 }
 
-/// Fixes the bash script, which escapes the hyphen of the program name in two different ways.
-fn one_name(script: &str, name: &str) -> String {
-    script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
+/// Returns the completion script of a shell for the program `name`. The script finds the program in `PATH`.
+///
+/// # Errors
+/// Returns an error if the shell is not supported.
+pub(crate) fn script(shell: Shell, program: &str) -> anyhow::Result<String> {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name);
+    let completer = completer.with_context(|| format!("no completion script for {name}"))?;
+    let mut script = Vec::new();
+    completer.write_registration(VARIABLE, program, program, program, &mut script)?;
+    Ok(String::from_utf8_lossy(&script).trim_start().to_owned())
 }

@@ -4,7 +4,7 @@
 //! only the operators. The commands are in crates of their own, which embedders can reuse.
 
 pub mod args;
-mod completions;
+pub mod completions;
 pub mod error;
 mod man_pages;
 mod program_name;
@@ -62,7 +62,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tenant(command) => akash_provider_tenant::run(command, home),
         Command::Version(args) => version::run(args),
         Command::Completions { shell } => {
-            say(&completions::script(*shell, program_name::of_this_process()));
+            say(&completions::script(*shell, program_name::of_this_process())?);
             Ok(ExitCode::SUCCESS)
         }
         Command::ManPages { folder } => man_pages::write(folder),

@@ -11,5 +11,6 @@ fn main() -> ExitCode {
     if let Some(code) = script_supervisor::start() {
         return code;
     }
+    provider_daemon::completions::respond();
     provider_daemon::exit_code(provider_daemon::run(&Cli::from_process()), error_text)
 }
