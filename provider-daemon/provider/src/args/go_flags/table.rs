@@ -13,8 +13,8 @@ const HOME: &str = "state is stored in the home directory";
 const MIGRATE: &str = "use the command `provider-daemon migrate run`";
 const OPERATORS: &str = "objects are read from the API server";
 
-/// Flags of the Go provider (`run`, transaction commands and log commands), and environment variables of its
-/// chart.
+/// Flags of the Go provider (`run`, transaction commands and log commands), environment variables of its chart, and
+/// `--attribute` of the first version of this program.
 pub(crate) const TABLE: &[GoFlag] = &[
     GoFlag::supported("home", Text, "~/.akash"),
     GoFlag::supported("cluster-k8s", Bool, "false"),
@@ -152,6 +152,12 @@ pub(crate) const TABLE: &[GoFlag] = &[
         Text,
         "",
         "log lines always have RFC 3339 timestamps",
+    ),
+    GoFlag::ignored(
+        "attribute",
+        List,
+        "",
+        "attributes come from the provider record; see `tx provider update`",
     ),
     GoFlag::ignored("attestation-webhook-enabled", Bool, "false", TEE).chart("attestation.enabled"),
     GoFlag::ignored("attestation-sidecar-image", Text, "", TEE),
