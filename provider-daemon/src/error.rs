@@ -3,12 +3,12 @@
 use akash_provider_cli::error::{self as cli, Remedy};
 use akash_provider_service::error::REMEDIES;
 
-/// Returns the lines of an error for stderr, as [`akash_provider_cli::error::error_text`] does.
+/// Returns an error for stderr, as [`akash_provider_cli::error::stderr_text`] does.
 #[must_use]
 pub fn error_text(error: &anyhow::Error) -> String {
     let tenant: Remedy = |cause| akash_provider_tenant::help(cause);
     let remedies: Vec<Remedy> = REMEDIES.into_iter().chain([tenant]).collect();
-    cli::error_text(error, &remedies)
+    cli::stderr_text(error, &remedies)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `version`: version, commit and cargo features of the program.
 
+use akash_provider_cli::flags::DataOutput;
 use crate::program_name;
 use akash_provider_cli::json::Json;
 use akash_provider_cli::output::say;
-use akash_provider_operate::args::query::QueryOutput;
 use akash_provider_operate::query::print;
 use akash_provider_service::COMMIT;
 use clap::Args;
@@ -17,13 +17,13 @@ pub struct VersionArgs {
     pub long: bool,
     /// Output format [default: two lines of text, YAML with --long]
     #[arg(long, short, value_enum)]
-    pub output: Option<QueryOutput>,
+    pub output: Option<DataOutput>,
 }
 
 /// Prints the version. The names of the fields are those of `provider-services version --long`.
 pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let (name, version) = (program_name::PROGRAM, env!("CARGO_PKG_VERSION"));
-    if !args.long && matches!(args.output, None | Some(QueryOutput::Text)) {
+    if !args.long && matches!(args.output, None | Some(DataOutput::Text)) {
         say(&match program_name::of_this_process() {
             // Scripts for the Go provider read the version from this line.
             program_name::ALIAS => format!("{version}\n"),
@@ -38,6 +38,6 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitCode> {
     }
     let field = |(name, value): (&str, &str)| (name.to_owned(), Json::Text(value.to_owned()));
     let fields = Json::Fields(fields.into_iter().map(field).collect());
-    print(&fields, args.output.unwrap_or(QueryOutput::Yaml))?;
+    print(&fields, args.output.unwrap_or(DataOutput::Yaml))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,9 @@
 
 use crate::plain::plain;
 use akash_provider_core::error::chain_text;
+use serde_json::json;
 use std::error::Error;
+use std::ffi::OsString;
 use std::{fmt, io};
 
 /// Error message with a remedy, printed as a separate line `help: …`.
@@ -37,6 +39,42 @@ pub type Remedy = for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a str>;
 #[must_use]
 pub fn error_text(error: &anyhow::Error, remedies: &[Remedy]) -> String {
     plain(&format!("error: {}", message_text(error, remedies))).into_owned()
+}
+
+/// Returns an error for stderr: one JSON object if this process was started with `--output json`, else the lines of
+/// [`error_text`].
+#[must_use]
+pub fn stderr_text(error: &anyhow::Error, remedies: &[Remedy]) -> String {
+    if !is_json(std::env::args_os()) {
+        return error_text(error, remedies);
+    }
+    let mut messages = error.chain().map(ToString::to_string);
+    let message = messages.next().unwrap_or_default();
+    json_text(&message, help(error, remedies), messages)
+}
+
+/// Returns an error as a JSON object on one line. `causes` starts with the direct cause.
+#[must_use]
+pub fn json_text(message: &str, help: Option<&str>, causes: impl Iterator<Item = String>) -> String {
+    let causes: Vec<String> = causes.collect();
+    let object = json!({ "error": message, "help": help, "causes": causes });
+    plain(&object.to_string()).into_owned()
+}
+
+/// Returns true if a command line selects the output format JSON. Ignores environment variables, which scripts set
+/// for other commands.
+pub fn is_json(words: impl Iterator<Item = OsString>) -> bool {
+    let mut format = None;
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let mut words = words.take_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        if word == "-o" || word == "--output" {
+            format = words.next();
+        } else if let Some(value) = word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o")) {
+            format = Some(value.trim_start_matches('=').to_owned());
+        }
+    }
+    format.as_deref() == Some("json")
 }
 
 /// Returns the message of an error with all causes, then `help: …` on a separate line for a remedy.

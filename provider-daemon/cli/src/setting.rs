@@ -69,6 +69,13 @@ pub struct Reloaded;
 
 impl ArgExt for Reloaded {}
 
+/// Marks a flag that no environment variable sets: the command of the Go provider has no such flag, and ignores a
+/// variable that is set for other commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoVariable;
+
+impl ArgExt for NoVariable {}
+
 fn is_action(arg: &Arg) -> bool {
     ["help", "version"].contains(&arg.get_id().as_str())
 }

@@ -123,7 +123,10 @@ async fn open(
     let gateway = &args.gateway_namespace;
     let opened = open_to_gateway(client, &args.k8s_manifest_ns, gateway, args.kube_call_timeout).await;
     let opened = opened.context("nothing was changed: cannot read the network policies of leases")?;
-    say(&summary(&opened, gateway));
+    say(&match args.output {
+        Output::Text => summary(&opened, gateway),
+        Output::Json => summary_json(&opened),
+    });
     if opened.failed > 0 {
         // Not recorded as applied, so that the next run continues.
         bail!(WithHelp::new(
@@ -157,6 +160,17 @@ fn summary(opened: &OpenedPolicies, gateway: &str) -> String {
     }
     text.push_str("run `provider-daemon operator hostname --ingress-mode gateway-api` to move the routes\n");
     text
+}
+
+fn summary_json(opened: &OpenedPolicies) -> String {
+    let summary = json!({
+        "migration": NAME,
+        "changed": opened.opened,
+        "unchanged": opened.were_open,
+        "failed": opened.failed,
+        "reasons": opened.why,
+    });
+    format!("{summary}\n")
 }
 
 /// Reads the state file; a missing file is an empty state.

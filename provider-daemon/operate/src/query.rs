@@ -3,7 +3,6 @@
 use crate::args::query::{
     AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowQuery, GroupQuery,
     LeaseQuery, MarketListArgs, MarketQuery, OrderQuery, PageArgs, ProviderQuery, QueryArgs, QueryCommand,
-    QueryOutput,
 };
 use crate::chain_json;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
@@ -16,6 +15,7 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::{akash, cosmos};
 use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::json::Json;
 use akash_provider_cli::node::{self, block_on, endpoints};
 use akash_provider_cli::output::say;
@@ -47,10 +47,10 @@ pub fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// Returns an error if the response cannot be serialized.
-pub fn print(answer: &Json, output: QueryOutput) -> anyhow::Result<()> {
+pub fn print(answer: &Json, output: DataOutput) -> anyhow::Result<()> {
     match output {
-        QueryOutput::Json => say(&(serde_json::to_string(answer)? + "\n")),
-        QueryOutput::Text | QueryOutput::Yaml => say(&chain_json::yaml(&serde_json::to_value(answer)?)),
+        DataOutput::Json => say(&(serde_json::to_string(answer)? + "\n")),
+        DataOutput::Text | DataOutput::Yaml => say(&chain_json::yaml(&serde_json::to_value(answer)?)),
     }
     Ok(())
 }

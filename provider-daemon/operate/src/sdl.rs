@@ -2,7 +2,7 @@
 
 use crate::args::{SdlArgs, SdlPart};
 use akash_provider_cli::error::WithHelp;
-use akash_provider_cli::flags::Format;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use akash_provider_cli::plain::{count, line};
 use akash_provider_cli::sdl::{read_sdl, read_text};
@@ -10,6 +10,7 @@ use akash_provider_core::sdl::{self, ErrorKind, Sdl, SdlErrors, Warning};
 use anyhow::bail;
 use data_encoding::HEXLOWER;
 use serde::Serialize;
+use serde_json::json;
 use std::process::ExitCode;
 
 /// Prints a part of an SDL; warnings are printed to stderr.
@@ -34,19 +35,21 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
             "fix the warnings above, or remove --strict"
         ));
     }
-    let format = args.output.unwrap_or(Format::Json);
-    match args.what {
-        SdlPart::Manifest => say(&formatted(&sdl.manifest, format)?),
-        SdlPart::Groups => say(&formatted(&sdl.groups, format)?),
-        SdlPart::Hash | SdlPart::Validate => say(&(HEXLOWER.encode(&sdl.hash) + "\n")),
-    }
+    let output = args.output.unwrap_or(DataOutput::Json);
+    let hash = HEXLOWER.encode(&sdl.hash);
+    say(&match (args.what, args.output) {
+        (SdlPart::Manifest, _) => formatted(&sdl.manifest, output)?,
+        (SdlPart::Groups, _) => formatted(&sdl.groups, output)?,
+        (_, Some(DataOutput::Json | DataOutput::Yaml)) => formatted(&json!({ "hash": hash }), output)?,
+        _ => hash + "\n",
+    });
     Ok(ExitCode::SUCCESS)
 }
 
-fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        Format::Yaml => serde_saphyr::to_string(value)?,
+fn formatted<T: Serialize>(value: &T, output: DataOutput) -> anyhow::Result<String> {
+    Ok(match output {
+        DataOutput::Json => serde_json::to_string_pretty(value)? + "\n",
+        DataOutput::Text | DataOutput::Yaml => serde_saphyr::to_string(value)?,
     })
 }
 
@@ -96,10 +99,10 @@ fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
         name => name,
     };
     let is_refused = |sdl: &Sdl| args.strict && !sdl.warnings.is_empty();
-    if let Some(format) = args.output {
+    if let Some(output @ (DataOutput::Json | DataOutput::Yaml)) = args.output {
         let mut verdict = verdict(&name, &read);
         verdict.is_valid = read.as_ref().is_ok_and(|sdl| !is_refused(sdl));
-        say(&formatted(&verdict, format)?);
+        say(&formatted(&verdict, output)?);
         return Ok(ExitCode::from(u8::from(!verdict.is_valid)));
     }
     let print_issue = |place: u32, what: &str| eprintln!("{}", line(&format!("{name}:{place}: {what}")));

@@ -36,7 +36,10 @@ pub fn run(action: &StateAction, home: &Path) -> anyhow::Result<ExitCode> {
             act.evidence.height = heights.iter().map(|(_, block)| block.height).max();
             let settings = args.audit.settings(home);
             let removed = audited(settings.as_ref(), act, || Ok(state.reset_height(chain_id)?))?;
-            say(&format!("removed {removed} stored heights\n"));
+            say(&match args.printed.output {
+                Output::Text => format!("removed {removed} stored heights\n"),
+                Output::Json => format!("{}\n", json!({ "removed": removed })),
+            });
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -5,10 +5,12 @@
 //! | `GET /cpu`, `/gpu`, `/memory`, `/pci` | one part; status 500 with the reason if it cannot be read |
 
 use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsCommand};
+use crate::chain_json::yaml;
 use crate::hardware::{DATABASE_MAX, HardwarePart, HostHardware, Names};
 use akash_provider_cli::error::WithHelp;
-use akash_provider_cli::flags::Output;
+use akash_provider_cli::flags::{DataOutput, Output};
 use akash_provider_cli::node::block_on;
+use akash_provider_cli::output::say;
 use akash_provider_core::error::listen_text;
 use akash_provider_service::download::download;
 use akash_provider_service::operators::serve::{serve, status};
@@ -44,7 +46,10 @@ async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let machine = HostHardware::new(&args.machine.root);
     fetch_names(&machine, &args.machine).await;
     let found = machine.part(args.part.part()).map_err(anyhow::Error::msg)?;
-    akash_provider_cli::output::say(&format!("{found:#}\n"));
+    say(&match args.output {
+        DataOutput::Json => format!("{found:#}\n"),
+        DataOutput::Text | DataOutput::Yaml => yaml(&found),
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,10 +14,10 @@ pub const REMEDIES: [Remedy; 4] = [
     |cause| node::help(cause),
 ];
 
-/// Returns the lines of an error for stderr.
+/// Returns an error for stderr, as [`akash_provider_cli::error::stderr_text`] does.
 #[must_use]
 pub fn error_text(error: &anyhow::Error) -> String {
-    cli::error_text(error, &REMEDIES)
+    cli::stderr_text(error, &REMEDIES)
 }
 
 /// Returns the message of an error with all causes. A known remedy follows on a separate line: `help: …`.

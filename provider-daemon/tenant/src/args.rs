@@ -1,9 +1,10 @@
 //! Flags of the tenant commands, with the names of the Go provider.
 
-use akash_provider_cli::flags::{Format, NodeArgs, Output, SignerArgs};
+use akash_provider_cli::flags::{DataOutput, NodeArgs, Output, SignerArgs};
+use akash_provider_cli::setting::NoVariable;
 use akash_provider_cli::values;
 use akash_provider_core::types::Address;
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,8 +51,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "URL", requires = "provider")]
     pub provider_url: Option<String>,
     /// Do not query the chain; requires --provider-url, and a provider with a certificate of a public CA
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub offline: bool,
     /// Tenant account; only the account of the key is valid
     #[arg(long, hide = true)]
@@ -104,21 +104,10 @@ pub struct SendManifestArgs {
     pub sdl: PathBuf,
     /// Output format of the results
     #[arg(long, short, value_enum, default_value = "text")]
-    pub output: SentOutput,
+    pub output: DataOutput,
     /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
-}
-
-/// Output format of `send-manifest` and `lease-status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SentOutput {
-    /// Human-readable text
-    Text,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
 }
 
 /// Arguments of `lease-status`.
@@ -126,7 +115,7 @@ pub enum SentOutput {
 pub struct LeaseStatusArgs {
     /// Output format of the status [default: text on a terminal, else json]
     #[arg(long, short, value_enum)]
-    pub output: Option<SentOutput>,
+    pub output: Option<DataOutput>,
     /// Maximum time to wait until every service is available; --wait alone means 10m [default: no wait]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
           value_parser = values::duration)]
@@ -141,7 +130,7 @@ pub struct LeaseStatusArgs {
 pub struct GetManifestArgs {
     /// Output format of the manifest
     #[arg(long, short, value_enum, default_value = "yaml")]
-    pub output: Format,
+    pub output: DataOutput,
     /// Lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -153,6 +142,9 @@ pub struct ServiceStatusArgs {
     /// Name of the service in the SDL
     #[arg(long)]
     pub service: String,
+    /// Output format of the status
+    #[arg(long, short, value_enum, default_value = "json", add = NoVariable)]
+    pub output: DataOutput,
     /// Lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -165,8 +157,7 @@ pub struct LogsArgs {
     #[arg(long, default_value = "")]
     pub service: String,
     /// Follow the logs: print new lines as they are written
-    #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, short)]
     pub follow: bool,
     /// Number of last lines to print; -1 for all
     #[arg(long, short, default_value_t = -1, allow_negative_numbers = true,
@@ -187,12 +178,14 @@ pub struct EventsArgs {
     #[arg(long, default_value = "")]
     pub service: String,
     /// Follow the events: print new events as they occur
-    #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, short)]
     pub follow: bool,
     /// No effect: providers return all their events
     #[arg(long, short, default_value_t = -1, allow_negative_numbers = true, hide = true)]
     pub tail: i32,
+    /// Output format of events
+    #[arg(long, short, value_enum, default_value = "json", add = NoVariable)]
+    pub output: Output,
     /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -207,12 +200,10 @@ pub struct ShellArgs {
     #[arg(required = true)]
     pub command: Vec<String>,
     /// Connect standard input to the command
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub stdin: bool,
     /// Connect this terminal to the command, including its input
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub tty: bool,
     /// Index of the service's replica, from 0
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=0x7fff_ffff))]
@@ -225,6 +216,9 @@ pub struct ShellArgs {
 /// Arguments of `lease-attestation`.
 #[derive(Debug, Args)]
 pub struct AttestationArgs {
+    /// Output format of the evidence
+    #[arg(long, short, value_enum, default_value = "json", add = NoVariable)]
+    pub output: DataOutput,
     /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -236,12 +230,14 @@ pub struct StatusArgs {
     /// Account of the provider
     #[arg(value_name = "ADDRESS")]
     pub provider: Address,
+    /// Output format of the status
+    #[arg(long, short, value_enum, default_value = "json", add = NoVariable)]
+    pub output: DataOutput,
     /// URL of the provider, as https://host:port, instead of the URL that the chain stores
     #[arg(long, value_name = "URL")]
     pub provider_url: Option<String>,
     /// Do not query the chain; requires --provider-url, and a provider with a certificate of a public CA
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub offline: bool,
     /// Nodes of the chain.
     #[command(flatten)]
@@ -263,6 +259,9 @@ pub struct MigrateArgs {
     /// Account of the provider of both deployments
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Address,
+    /// Output format of the result
+    #[arg(long, short, value_enum, default_value = "text", add = NoVariable)]
+    pub output: Output,
     /// Provider to query.
     #[command(flatten)]
     pub access: AccessArgs,
@@ -275,7 +274,7 @@ pub struct SdlToManifestArgs {
     pub sdl: PathBuf,
     /// Output format of the manifest
     #[arg(long, short, value_enum, default_value = "json")]
-    pub output: Format,
+    pub output: DataOutput,
 }
 
 /// Arguments of `show-cluster-ns`.
@@ -296,4 +295,7 @@ pub struct ClusterNsArgs {
     /// Account of the provider
     #[arg(long)]
     pub provider: Address,
+    /// Output format of the namespace
+    #[arg(long, short, value_enum, default_value = "text", add = NoVariable)]
+    pub output: Output,
 }

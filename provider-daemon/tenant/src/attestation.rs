@@ -42,7 +42,7 @@ pub(super) async fn run(args: &AttestationArgs, home: &Path) -> anyhow::Result<E
             .and_then(|quote| Evidence::new(&nonce, quote))
         {
             Ok(evidence) => {
-                print(&evidence.to_json())?;
+                print(&evidence.to_json(), args.output)?;
                 if !evidence.is_fresh {
                     code = ExitCode::FAILURE;
                     let error = WithHelp::new(

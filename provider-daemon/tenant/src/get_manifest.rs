@@ -4,7 +4,7 @@ use super::json::{Json, compact};
 use super::lease::TenantClient;
 use super::lease_query::{LeaseQuery, query_each};
 use crate::args::GetManifestArgs;
-use akash_provider_cli::flags::Format;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use akash_provider_gateway::auth::Scope;
 use bytes::Bytes;
@@ -22,8 +22,8 @@ pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<E
     };
     let print = |response: &Json| {
         say(&match args.output {
-            Format::Json => compact(response)?,
-            Format::Yaml => serde_saphyr::to_string(response)?,
+            DataOutput::Json => compact(response)?,
+            DataOutput::Text | DataOutput::Yaml => serde_saphyr::to_string(response)?,
         });
         Ok(())
     };

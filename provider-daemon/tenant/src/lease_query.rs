@@ -6,7 +6,8 @@ use super::error::ProviderError;
 use super::json::{Json, lease_id, pretty};
 use super::lease::TenantClient;
 use crate::args::LeaseArgs;
-use akash_provider_cli::error::error_text;
+use akash_provider_cli::error::stderr_text;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use akash_provider_core::error::chain_text;
 use akash_provider_core::types::LeaseId;
@@ -36,9 +37,12 @@ pub(super) const STATUS: LeaseQuery<'static> = LeaseQuery {
     is_valid: |response| response.field("services").is_some(),
 };
 
-/// Prints JSON in the form of the Go provider.
-pub(super) fn print(response: &Json) -> anyhow::Result<()> {
-    say(&pretty(response)?);
+/// Prints a response: JSON in the form of the Go provider, or YAML.
+pub(super) fn print(response: &Json, output: DataOutput) -> anyhow::Result<()> {
+    say(&match output {
+        DataOutput::Json => pretty(response)?,
+        DataOutput::Text | DataOutput::Yaml => serde_saphyr::to_string(response)?,
+    });
     Ok(())
 }
 
@@ -81,7 +85,7 @@ pub(super) async fn query_each(
 pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
     eprintln!(
         "{}",
-        error_text(&error.context(format!("lease {lease}")), &REMEDIES)
+        stderr_text(&error.context(format!("lease {lease}")), &REMEDIES)
     );
 }
 

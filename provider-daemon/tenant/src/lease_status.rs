@@ -1,10 +1,11 @@
 //! `lease-status`.
 
-use super::json::{Json, pretty};
+use super::json::Json;
 use super::lease::TenantClient;
-use super::lease_query::{STATUS, query_each};
+use super::lease_query::{STATUS, print, query_each};
 use super::{overview, wait};
-use crate::args::{LeaseStatusArgs, SentOutput};
+use crate::args::LeaseStatusArgs;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,22 +17,21 @@ pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<E
         wait::until_available(&tenant, &args.lease, limit).await?;
     }
     let output = args.output.unwrap_or_else(default_output);
-    let print = |response: &Json| {
-        say(&match output {
-            SentOutput::Text => overview::text(response),
-            SentOutput::Json => pretty(response)?,
-            SentOutput::Yaml => serde_saphyr::to_string(response)?,
-        });
+    let show = |response: &Json| {
+        if output != DataOutput::Text {
+            return print(response, output);
+        }
+        say(&overview::text(response));
         Ok(())
     };
-    query_each(&tenant, &args.lease, &STATUS, print).await
+    query_each(&tenant, &args.lease, &STATUS, show).await
 }
 
 /// Returns the default format: a table on a terminal, otherwise the JSON of the Go provider.
-fn default_output() -> SentOutput {
+fn default_output() -> DataOutput {
     if std::io::stdout().is_terminal() {
-        SentOutput::Text
+        DataOutput::Text
     } else {
-        SentOutput::Json
+        DataOutput::Json
     }
 }

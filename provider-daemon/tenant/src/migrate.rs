@@ -3,6 +3,8 @@
 use super::client::ProviderRequest;
 use super::lease::TenantClient;
 use crate::args::MigrateArgs;
+use akash_provider_cli::flags::Output;
+use akash_provider_cli::output::say;
 use akash_provider_gateway::auth::Scope;
 use bytes::Bytes;
 use http::Method;
@@ -42,10 +44,16 @@ pub(super) async fn run(args: &MigrateArgs, home: &Path, kind: &Migration) -> an
         ..ProviderRequest::get(&kind.path, kind.scope)
     };
     client.send(request).await?;
-    eprintln!(
-        "hostnames or leased IPs moved to deployment {}: {}",
-        args.dseq,
-        args.names.join(", ")
-    );
+    match args.output {
+        Output::Text => eprintln!(
+            "hostnames or leased IPs moved to deployment {}: {}",
+            args.dseq,
+            args.names.join(", ")
+        ),
+        Output::Json => say(&format!(
+            "{}\n",
+            json!({ "dseq": args.dseq, "moved": args.names })
+        )),
+    }
     Ok(ExitCode::SUCCESS)
 }

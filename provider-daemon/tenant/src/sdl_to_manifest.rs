@@ -2,7 +2,7 @@
 
 use super::json::pretty;
 use crate::args::SdlToManifestArgs;
-use akash_provider_cli::flags::Format;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use akash_provider_cli::sdl::read_sdl;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ pub(super) fn run(args: &SdlToManifestArgs) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     say(&match args.output {
-        Format::Json => pretty(&sdl.manifest)?,
-        Format::Yaml => serde_saphyr::to_string(&sdl.manifest)?,
+        DataOutput::Json => pretty(&sdl.manifest)?,
+        DataOutput::Text | DataOutput::Yaml => serde_saphyr::to_string(&sdl.manifest)?,
     });
     Ok(ExitCode::SUCCESS)
 }

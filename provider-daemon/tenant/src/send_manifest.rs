@@ -6,8 +6,9 @@ use super::error::{ProviderError, with_short_hashes};
 use super::json::compact;
 use super::lease::TenantClient;
 use super::sdl_location;
-use crate::args::{SendManifestArgs, SentOutput};
+use crate::args::SendManifestArgs;
 use akash_provider_cli::error::help;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::output::say;
 use akash_provider_cli::sdl::read_sdl_with_text;
 use akash_provider_core::error::chain_text;
@@ -123,11 +124,11 @@ fn send_result(provider: &Address, result: anyhow::Result<()>) -> SendResult {
     }
 }
 
-fn print(all: &[SendResult], output: SentOutput) -> anyhow::Result<()> {
+fn print(all: &[SendResult], output: DataOutput) -> anyhow::Result<()> {
     match output {
-        SentOutput::Text => say(&all.iter().map(text).collect::<String>()),
-        SentOutput::Json => say(&compact(&all)?),
-        SentOutput::Yaml => say(&serde_saphyr::to_string(&all)?),
+        DataOutput::Text => say(&all.iter().map(text).collect::<String>()),
+        DataOutput::Json => say(&compact(&all)?),
+        DataOutput::Yaml => say(&serde_saphyr::to_string(&all)?),
     }
     Ok(())
 }

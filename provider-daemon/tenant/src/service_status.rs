@@ -17,5 +17,8 @@ pub(super) async fn run(args: &ServiceStatusArgs, home: &Path) -> anyhow::Result
         body: Bytes::new(),
         is_valid: |response| response.field("available").is_some(),
     };
-    query_each(&tenant, &args.lease, &query, print).await
+    query_each(&tenant, &args.lease, &query, |response| {
+        print(response, args.output)
+    })
+    .await
 }

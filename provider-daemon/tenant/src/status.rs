@@ -31,6 +31,6 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if response.field("cluster").is_none() {
         return Err(client.invalid("the response is not a provider status").into());
     }
-    print(&response)?;
+    print(&response, args.output)?;
     Ok(ExitCode::SUCCESS)
 }

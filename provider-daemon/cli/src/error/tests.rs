@@ -29,3 +29,42 @@ fn prints_the_remedy_of_a_context_or_of_an_io_error() {
     );
     assert!(text.ends_with("\nhelp: set --home"), "{text}");
 }
+
+#[test]
+fn json_error_has_the_message_the_remedy_and_the_causes() {
+    let failed = Err::<(), _>(WithHelp::new(
+        "no certificate\u{1b}",
+        "run `tx cert publish client`",
+    ));
+    let error = failed.context("cannot query the status").unwrap_err();
+    let mut messages = error.chain().map(ToString::to_string);
+    let text = json_text(&messages.next().unwrap(), help(&error, &[]), messages);
+    assert_eq!(
+        text,
+        r#"{"causes":["no certificate\u001b"],"error":"cannot query the status","help":"run `tx cert publish client`"}"#
+    );
+    assert!(json_text("a", None, std::iter::empty()).contains(r#""help":null"#));
+}
+
+#[test]
+fn output_flag_before_the_arguments_of_a_command_selects_json_errors() {
+    let is_json = |line: &str| is_json(line.split(' ').map(OsString::from));
+    for line in [
+        "x status -o json",
+        "x q -ojson",
+        "x -o=json",
+        "x --output=json",
+        "x --output text --output json",
+    ] {
+        assert!(is_json(line), "{line}");
+    }
+    for line in [
+        "x status",
+        "x -o text",
+        "x -o json -o yaml",
+        "x lease-shell web -- cat -o json",
+        "x json --output",
+    ] {
+        assert!(!is_json(line), "{line}");
+    }
+}

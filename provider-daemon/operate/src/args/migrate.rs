@@ -1,6 +1,7 @@
 //! Flags of `migrate`, with the names and defaults of the Go provider.
 
 use akash_provider_cli::flags::Output;
+use akash_provider_cli::setting::NoVariable;
 use akash_provider_cli::values;
 use akash_provider_service::args::AuditLogArgs;
 use clap::{Args, Subcommand};
@@ -48,6 +49,9 @@ pub struct MigrateRunArgs {
     /// Timeout of one call to the API server
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::go_duration)]
     pub kube_call_timeout: Duration,
+    /// Output format of the result
+    #[arg(long, short, value_enum, default_value = "text", add = NoVariable)]
+    pub output: Output,
     /// Audit log.
     #[command(flatten)]
     pub audit: AuditLogArgs,

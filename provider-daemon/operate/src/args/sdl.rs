@@ -1,6 +1,6 @@
 //! Flags of `sdl`.
 
-use akash_provider_cli::flags::Format;
+use akash_provider_cli::flags::DataOutput;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ pub struct SdlArgs {
     pub what: SdlPart,
     /// SDL file; `-` reads standard input
     pub file: PathBuf,
-    /// Output format [default: json for manifest and groups, text for validate]
+    /// Output format [default: json for manifest and groups, else text]
     #[arg(long, short, value_enum)]
-    pub output: Option<Format>,
+    pub output: Option<DataOutput>,
     /// Treat warnings, such as an unknown field, as errors
     #[arg(long)]
     pub strict: bool,

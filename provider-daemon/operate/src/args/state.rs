@@ -18,6 +18,9 @@ pub struct ResetHeightArgs {
     /// Chain ID to reset [default: all chains]
     #[arg(long)]
     pub chain_id: Option<String>,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: OutputArgs,
     /// Audit log.
     #[command(flatten)]
     pub audit: AuditLogArgs,

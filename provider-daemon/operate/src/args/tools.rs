@@ -1,6 +1,8 @@
 //! Flags of `tools`, with the names and defaults of the Go provider.
 
 use crate::hardware::HardwarePart;
+use akash_provider_cli::flags::DataOutput;
+use akash_provider_cli::setting::NoVariable;
 use akash_provider_cli::values;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
@@ -21,7 +23,7 @@ pub enum ToolsCommand {
 /// Actions of `tools psutil`.
 #[derive(Debug, Subcommand)]
 pub enum PsutilCommand {
-    /// Print one part of the hardware report as JSON
+    /// Print one part of the hardware report
     List(ListArgs),
     /// Serve the hardware report over HTTP: GET /, /cpu, /gpu, /memory and /pci
     Serve(ServeArgs),
@@ -33,6 +35,9 @@ pub struct ListArgs {
     /// Part of the hardware report to print
     #[arg(value_enum)]
     pub part: PartArg,
+    /// Output format of the report
+    #[arg(long, short, value_enum, default_value = "json", add = NoVariable)]
+    pub output: DataOutput,
     /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,

@@ -5,11 +5,13 @@ use super::reader::Recording;
 use super::replay::{Replay, status, text, time};
 use super::{Head, format_time};
 use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::flags::Output;
 use akash_provider_cli::output::say;
 use anyhow::{Context, bail};
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -42,6 +44,9 @@ pub struct BundleArgs {
     /// Omit recorded files that start after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
+    /// Output format of the result
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
 }
 
 /// Packs a recording with settings, status and replay result. A time window selects a part of the recording.
@@ -78,10 +83,11 @@ pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
         drop(std::fs::remove_file(&args.out));
     }
     written?;
-    say(&format!(
-        "{name}: {} files of the recording\n{TAKEN_OUT}",
-        wanted.len()
-    ));
+    let count = wanted.len();
+    say(&match args.output {
+        Output::Text => format!("{name}: {count} files of the recording\n{TAKEN_OUT}"),
+        Output::Json => format!("{}\n", json!({ "file": name, "recorded_files": count })),
+    });
     Ok(ExitCode::SUCCESS)
 }
 

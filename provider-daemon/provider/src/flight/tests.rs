@@ -343,6 +343,7 @@ fn bundle_reports_the_input_of_the_first_difference() {
         out: out.clone(),
         from: None,
         until: None,
+        output: Output::Text,
     };
     bundle(&args).unwrap();
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(std::fs::File::open(&out).unwrap()));
@@ -460,7 +461,7 @@ fn replay_of_an_order_prints_all_of_its_turns_and_no_others() {
         order: Some(order(dseq)),
         lease: None,
         until: None,
-        output: akash_provider_cli::flags::Output::Text,
+        output: Output::Text,
     };
     assert!(replay(&args(4)).is_ok());
     let none = replay(&args(9_999)).unwrap_err().to_string();
@@ -483,6 +484,7 @@ fn bundle_has_settings_and_status_and_no_secret() {
         out: out.clone(),
         from: None,
         until: None,
+        output: Output::Text,
     };
     bundle(&args).unwrap();
     assert!(bundle(&args).is_err(), "existing files are not overwritten");
@@ -491,6 +493,7 @@ fn bundle_has_settings_and_status_and_no_secret() {
         out: dir.path().join("none.tar.gz"),
         from: Some(2),
         until: Some(1),
+        output: Output::Text,
     };
     let refused = bundle(&turned).unwrap_err().to_string();
     assert!(refused.contains("is after --until"), "{refused}");
