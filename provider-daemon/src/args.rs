@@ -5,6 +5,8 @@ pub mod help;
 pub mod operators;
 
 use crate::version::VersionArgs;
+use akash_provider_cli::error::{is_json, json_text};
+use akash_provider_cli::flags::with_go_booleans;
 use akash_provider_dev::args::{DevArgs, DevnetArgs};
 use akash_provider_operate::args::{
     BusCommand, ConfigCommand, DoctorArgs, EventsArgs, ExplainArgs, KeysArgs, MigrateCommand,
@@ -109,24 +111,24 @@ impl Cli {
     #[must_use]
     pub fn from_process() -> Self {
         let look = |name: &str| std::env::var(name).ok();
-        let command = help::with_examples(Self::for_a_real_chain());
-        let command = environment::read_in(command, is_of_a_real_provider(), look);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let words = std::env::args_os().collect();
-        Self::parse_settings(command, words, names, look).unwrap_or_else(|error| {
-            if error.kind() != ErrorKind::Io {
-                error.exit()
-            }
-            // The command line is valid, but a file that it names is not.
-            drop(error.print());
-            std::process::exit(1)
-        })
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let has = |word: &str| words.iter().any(|typed| typed == word);
+        let mut command = Self::for_a_real_chain();
+        if words.len() < 2 || ["help", "--help", "-h"].into_iter().any(has) {
+            command = help::with_examples(command);
+        }
+        // The variables of thousands of flags are looked up only for commands that the line can mean.
+        let is_typed =
+            |command: &clap::Command| has(command.get_name()) || command.get_all_aliases().any(has);
+        let command = environment::read_in(command, is_of_a_real_provider(), is_typed, look);
+        Self::parse_settings(command, words, names, look).unwrap_or_else(|error| refuse(&error))
     }
 
     /// Returns the command line without the trial defaults of commands for a real provider.
     #[must_use]
     pub fn for_a_real_chain() -> clap::Command {
-        let root = Self::command().mut_subcommand("run", run::for_a_real_chain);
+        let root = with_go_booleans(Self::command()).mut_subcommand("run", run::for_a_real_chain);
         let root = root.mut_subcommand("doctor", run::with_a_result);
         let root = root.mut_subcommand("config", |config| config.mut_subcommands(run::with_a_result));
         root.mut_subcommand("explain", explain::for_a_real_chain)
@@ -134,7 +136,12 @@ impl Cli {
 
     /// Returns the command line for help and manual pages: with examples and the names of environment variables.
     pub(crate) fn documented() -> clap::Command {
-        environment::read_in(help::with_examples(Self::for_a_real_chain()), true, |_| None)
+        environment::read_in(
+            help::with_examples(Self::for_a_real_chain()),
+            true,
+            |_| true,
+            |_| None,
+        )
     }
 
     /// Returns the command `run` with all its flags.
@@ -184,6 +191,29 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// Prints an invalid command line, or the requested help, and exits the process.
+fn refuse(error: &clap::Error) -> ! {
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if !is_help && is_json(std::env::args_os()) {
+        let text = error.render().to_string();
+        let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.strip_prefix("error: ").unwrap_or(message).trim();
+        let help = Some(help.trim()).filter(|help| !help.is_empty());
+        eprintln!("{}", json_text(message, help, std::iter::empty()));
+    } else {
+        // The failure cannot be reported anywhere.
+        drop(error.print());
+    }
+    // For an I/O error, the command line is valid, but a file that it names is not.
+    let is_io = error.kind() == ErrorKind::Io;
+    std::process::exit(if is_io { 1 } else { error.exit_code() })
 }
 
 /// Returns true if the command line contains `--from` or `--provider`. Ignores environment variables, which

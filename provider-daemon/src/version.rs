@@ -1,7 +1,7 @@
 //! `version`: version, commit and cargo features of the program.
 
-use akash_provider_cli::flags::DataOutput;
 use crate::program_name;
+use akash_provider_cli::flags::DataOutput;
 use akash_provider_cli::json::Json;
 use akash_provider_cli::output::say;
 use akash_provider_operate::query::print;

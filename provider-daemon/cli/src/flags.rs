@@ -2,7 +2,7 @@
 
 use crate::setting::HaRule;
 use crate::values;
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, Command, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,12 +15,14 @@ pub enum Output {
     Json,
 }
 
-/// Data format.
+/// Output format of a command that can also print YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON.
+pub enum DataOutput {
+    /// Human-readable text, which is YAML for records
+    Text,
+    /// JSON
     Json,
-    /// YAML.
+    /// YAML
     Yaml,
 }
 
@@ -89,4 +91,60 @@ pub struct SignerArgs {
     /// Keyring.
     #[command(flatten)]
     pub keyring: KeyringArgs,
+}
+
+/// Lets every boolean flag of a command and of its subcommands take a value after `=`, as in Go: `--flag`,
+/// `--flag=true` and `--flag=false`. A value after a space stays a positional argument.
+#[must_use]
+pub fn with_go_booleans(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        if !matches!(arg.get_action(), ArgAction::SetTrue) {
+            return arg;
+        }
+        let is_true = !arg.get_default_values().is_empty();
+        let arg = arg.action(ArgAction::Set).value_parser(values::go_bool);
+        let arg = arg.value_name("BOOL").num_args(0..=1).require_equals(true);
+        let arg = arg.default_missing_value("true").hide_default_value(!is_true);
+        if is_true { arg } else { arg.default_value("false") }
+    });
+    command.mut_subcommands(with_go_booleans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    #[test]
+    fn boolean_flags_take_a_value_after_an_equals_sign_only() {
+        let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+        let below = Command::new("below")
+            .arg(switch("off").short('o'))
+            .arg(switch("on").default_value("true"))
+            .arg(Arg::new("name"));
+        let root = with_go_booleans(Command::new("root").subcommand(below));
+        let read = |words: &[&str]| {
+            let matches = root
+                .clone()
+                .get_matches_from([&["root", "below"], words].concat());
+            let (_, below) = matches.subcommand().unwrap();
+            let name = below.get_one::<String>("name").cloned();
+            (below.get_flag("off"), below.get_flag("on"), name)
+        };
+        assert_eq!(read(&[]), (false, true, None));
+        assert_eq!(read(&["--off", "--on=false"]), (true, false, None));
+        assert_eq!(read(&["-o=true", "--on=F"]), (true, false, None));
+        assert_eq!(read(&["--off", "false"]), (true, true, Some("false".to_owned())));
+        assert_eq!(
+            read(&["--off=0", "false"]),
+            (false, true, Some("false".to_owned()))
+        );
+        let invalid = root.clone().try_get_matches_from(["root", "below", "--off=yes"]);
+        assert!(
+            invalid
+                .unwrap_err()
+                .to_string()
+                .contains("expected true or false")
+        );
+    }
 }

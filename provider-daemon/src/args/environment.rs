@@ -7,8 +7,10 @@
 //! commands that query a node.
 
 use akash_provider_cli::environment::{names, variable};
+use akash_provider_cli::setting::NoVariable;
 use clap::builder::Resettable;
 use clap::{Arg, Command};
+use std::fmt::Write as _;
 
 /// Commands that read their flags from the environment.
 pub(crate) const COMMANDS: [&str; 26] = [
@@ -44,14 +46,22 @@ pub(crate) const COMMANDS: [&str; 26] = [
 /// same names for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Lets each flag of `root` take its value from an environment variable. `look` returns the value of a
-/// variable. `is_real` is true if the command line contains `--from` or `--provider`.
+/// Lets each flag of `root`, and of the commands for which `is_used` is true, take its value from an environment
+/// variable. `look` returns the value of a variable. `is_real` is true if the command line contains `--from` or
+/// `--provider`.
 #[must_use]
-pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
+pub fn read_in(
+    root: Command,
+    is_real: bool,
+    is_used: impl Fn(&Command) -> bool,
+    look: impl Fn(&str) -> Option<String>,
+) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
     root.mut_subcommands(|command| {
         let name = command.get_name();
-        if COMMANDS.contains(&name) {
+        if !is_used(&command) {
+            command
+        } else if COMMANDS.contains(&name) {
             read_in_all(command, &look)
         } else if is_real && name == "explain" {
             command.mut_args(|arg| match arg.get_long() {
@@ -75,12 +85,15 @@ pub(super) fn read_in_all(command: Command, look: &impl Fn(&str) -> Option<Strin
 }
 
 fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
-    let Some(long) = arg.get_long() else {
+    let Some(long) = arg.get_long().filter(|_| arg.get::<NoVariable>().is_none()) else {
         return arg;
     };
-    let (set, [first, _]) = (variable(long, look), names(long));
-    // The help shows the name of the variable but not its value, which may be a secret.
-    let arg = arg.hide_env_values(true);
+    let (set, [first, second]) = (variable(long, look), names(long));
+    let mut help = arg.get_help().cloned().unwrap_or_default();
+    // Writing into a `StyledStr` does not fail.
+    let _ = write!(help, " [env: {first}, {second}]");
+    // `clap` would show one variable, and its value, which may be a secret.
+    let arg = arg.help(help).hide_env(true);
     match set {
         Some(name) => arg.env(name),
         None if look(&first).is_none() => arg.env(first),
@@ -114,7 +127,14 @@ mod tests {
     #[test]
     fn ignores_the_environment_in_trials() {
         use clap::CommandFactory;
-        let with = |is_real| read_in(crate::args::Cli::command(), is_real, |_| Some("x".to_owned()));
+        let with = |is_real| {
+            read_in(
+                crate::args::Cli::command(),
+                is_real,
+                |_| true,
+                |_| Some("x".to_owned()),
+            )
+        };
         let (command, real) = (with(false), with(true));
         let env_in = |command: &Command, name: &str, flag: &str| {
             let below = command.find_subcommand(name).unwrap();
@@ -138,9 +158,12 @@ mod tests {
     #[test]
     fn reads_the_node_of_every_command_from_the_environment() {
         use clap::CommandFactory;
-        let root = read_in(crate::args::Cli::command(), true, |name| {
-            name.starts_with("AKASH_").then(|| "x".to_owned())
-        });
+        let root = read_in(
+            crate::args::Cli::command(),
+            true,
+            |_| true,
+            |name| name.starts_with("AKASH_").then(|| "x".to_owned()),
+        );
         fn look(command: &Command, path: &str, asked: &mut Vec<String>) {
             let path = format!("{path} {}", command.get_name());
             for arg in command.get_arguments() {

@@ -1,6 +1,7 @@
 //! Command line of `provider-operators`.
 
 use super::{environment, help};
+use akash_provider_cli::flags::with_go_booleans;
 use akash_provider_service::args::{GlobalArgs, OperatorsCommand};
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
 
@@ -21,13 +22,14 @@ impl OperatorsCli {
     /// command line is invalid, or after printing help.
     #[must_use]
     pub fn from_process() -> Self {
-        let matches = Self::with_variables(|name| std::env::var(name).ok()).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::with_variables(|name| std::env::var(name).ok()).try_get_matches();
+        let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| super::refuse(&error))
     }
 
     /// Returns the command line with examples and variables. `look` returns the value of a variable.
     fn with_variables(look: impl Fn(&str) -> Option<String>) -> Command {
-        let root = help::with_examples_of_operators(Self::command());
+        let root = help::with_examples_of_operators(with_go_booleans(Self::command()));
         environment::read_in_all(root, &look)
     }
 }
@@ -56,7 +58,7 @@ mod tests {
     fn both_programs_accept_the_same_flags_for_operators() {
         let look = |name: &str| (name == "AKASH_REST_PORT").then(|| "1".to_owned());
         let mut daemon = help::with_examples(Cli::for_a_real_chain());
-        daemon = environment::read_in(daemon, false, look);
+        daemon = environment::read_in(daemon, false, |_| true, look);
         let mut own = OperatorsCli::with_variables(look);
         daemon.build();
         own.build();

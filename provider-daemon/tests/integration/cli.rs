@@ -10,6 +10,7 @@ mod operator_hostname;
 mod operator_inventory;
 mod operator_ip;
 mod operators_program;
+mod output;
 mod version;
 
 use nix::sys::signal::{Signal, kill};

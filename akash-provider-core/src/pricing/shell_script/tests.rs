@@ -363,7 +363,11 @@ async fn a_script_gets_one_line_and_the_environment() {
     let request = request(vec![base_unit()]);
     let mut config = ShellScriptConfig::new(path);
     let path = std::env::var("PATH").unwrap() + ":/added";
-    let variables = [("PRICE_TARGET_CPU", "1.6"), ("PATH", path.as_str()), ("AKASH_DENOM", "x")];
+    let variables = [
+        ("PRICE_TARGET_CPU", "1.6"),
+        ("PATH", path.as_str()),
+        ("AKASH_DENOM", "x"),
+    ];
     config.variables = variables
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();

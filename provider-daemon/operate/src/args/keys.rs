@@ -1,9 +1,8 @@
 //! Flags of `keys`, and of the key that signs transactions.
 
 use akash_provider_cli::flags::KeyringArgs;
-use akash_provider_cli::values;
 use akash_provider_service::args::AuditLogArgs;
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Arguments of `keys`.
@@ -64,8 +63,7 @@ pub enum KeysCommand {
         #[arg(required = true)]
         names: Vec<String>,
         /// Remove the keys without confirmation
-        #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-              default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+        #[arg(long, short)]
         yes: bool,
     },
 }

@@ -1,16 +1,15 @@
 //! Flags of `query`.
 
-use akash_provider_cli::flags::NodeArgs;
-use akash_provider_cli::values;
+use akash_provider_cli::flags::{DataOutput, NodeArgs};
 use akash_provider_core::types::{Address, BidId, DeploymentId, GroupId, OrderId};
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 /// Arguments of `query`.
 #[derive(Debug, Args)]
 pub struct QueryArgs {
     /// Output format of the response
     #[arg(long, short, value_enum, default_value = "text", global = true)]
-    pub output: QueryOutput,
+    pub output: DataOutput,
     /// Height of the queried state; 0 queries the latest block
     #[arg(long, value_name = "HEIGHT", default_value_t = 0, global = true)]
     pub height: u64,
@@ -20,17 +19,6 @@ pub struct QueryArgs {
     /// Query to send.
     #[command(subcommand)]
     pub command: QueryCommand,
-}
-
-/// Output format of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum QueryOutput {
-    /// YAML, under the name that the Go provider uses
-    Text,
-    /// YAML
-    Yaml,
-    /// JSON
-    Json,
 }
 
 /// Page of a list.
@@ -53,8 +41,7 @@ pub struct PageArgs {
     #[arg(long)]
     pub count_total: bool,
     /// List the records in reverse order, starting with the last
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
-          value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub reverse: bool,
 }
 

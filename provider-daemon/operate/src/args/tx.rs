@@ -2,12 +2,10 @@
 
 pub mod tenant;
 
-use super::query::QueryOutput;
-use akash_provider_cli::flags::{NodeArgs, SignerArgs};
-use akash_provider_cli::values;
+use akash_provider_cli::flags::{DataOutput, NodeArgs, SignerArgs};
 use akash_provider_service::args::AuditLogArgs;
 use akash_provider_service::args::gas::GasArgs;
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tenant::{DeploymentTx, EscrowTx, MarketTx};
 
@@ -16,10 +14,9 @@ use tenant::{DeploymentTx, EscrowTx, MarketTx};
 pub struct TxArgs {
     /// Output format of the result
     #[arg(long, short, value_enum, default_value = "json", global = true)]
-    pub output: QueryOutput,
+    pub output: DataOutput,
     /// Send the transaction without confirmation
-    #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, short, global = true)]
     pub yes: bool,
     /// Fees.
     #[command(flatten)]
@@ -61,16 +58,13 @@ pub struct TransactionArgs {
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub account_number: Option<u64>,
     /// Print the transaction without signing or sending it
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, global = true)]
     pub generate_only: bool,
     /// Do not query a node; requires --generate-only
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, global = true)]
     pub offline: bool,
     /// Print the simulated gas without sending the transaction
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, global = true)]
     pub dry_run: bool,
     /// Signing mode; only `direct` is supported
     #[arg(long, value_enum, default_value = "direct", global = true)]

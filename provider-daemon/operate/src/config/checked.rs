@@ -45,6 +45,7 @@ mod tests {
     use super::*;
     use crate::args::ConfigCommand;
     use akash_provider_cli::error::error_text;
+    use akash_provider_cli::flags::with_go_booleans;
     use akash_provider_service::args::GlobalArgs;
     use akash_provider_service::args::run::{for_a_real_chain, with_a_result};
     use akash_provider_service::error::REMEDIES;
@@ -68,7 +69,7 @@ mod tests {
     }
 
     fn root() -> clap::Command {
-        let root = SettingsLine::command().mut_subcommand("run", for_a_real_chain);
+        let root = with_go_booleans(SettingsLine::command()).mut_subcommand("run", for_a_real_chain);
         root.mut_subcommand("config", |config| config.mut_subcommands(with_a_result))
     }
 
@@ -139,9 +140,6 @@ mod tests {
     /// Returns arguments that set a flag to each of its known values, and to values that most flags reject.
     fn arguments(arg: &Arg) -> Option<Vec<String>> {
         let flag = format!("--{}", arg.get_long()?);
-        if !arg.get_action().takes_values() {
-            return Some(vec![flag]);
-        }
         let possible = arg.get_possible_values();
         let known = possible.iter().map(|value| value.get_name().to_owned());
         let defaults = arg.get_default_values().iter();
@@ -183,8 +181,8 @@ mod tests {
         root.build();
         let run = root.find_subcommand("run").unwrap();
         // Hidden flags are flags of the Go provider without effect.
-        let takes_value = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_hide_set();
-        let flags = run.get_arguments().filter(takes_value).filter_map(Arg::get_long);
+        let is_setting = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_hide_set();
+        let flags = run.get_arguments().filter(is_setting).filter_map(Arg::get_long);
         let flags: Vec<String> = flags.map(str::to_owned).collect();
         let is_free = |flag: &String| errors(&mut root, &[&format!("--{flag}={WRONG}")], false).is_empty();
         let mut accepted: Vec<String> = flags.into_iter().filter(is_free).collect();

@@ -48,11 +48,20 @@ fn dropped_fields(openapi: &Value) -> Vec<String> {
     let mut dropped = Vec::new();
     for definition in definitions() {
         let kind = definition.spec.names.kind;
-        let version = definition.spec.versions.into_iter().find(|version| version.served);
+        let version = definition
+            .spec
+            .versions
+            .into_iter()
+            .find(|version| version.served);
         let ours = version.and_then(|version| version.schema?.open_api_v3_schema);
         if let (Some(ours), Some(theirs)) = (ours, schema(&kind)) {
             let ours = serde_json::to_value(ours).unwrap_or_default();
-            compare(&format!("{kind}.spec"), &ours["properties"]["spec"], &theirs["properties"]["spec"], &mut dropped);
+            compare(
+                &format!("{kind}.spec"),
+                &ours["properties"]["spec"],
+                &theirs["properties"]["spec"],
+                &mut dropped,
+            );
         }
     }
     dropped
@@ -140,7 +149,11 @@ mod tests {
     fn openapi() -> Value {
         let schemas = definitions().into_iter().map(|definition| {
             let kind = definition.spec.names.kind;
-            let version = definition.spec.versions.into_iter().find(|version| version.served);
+            let version = definition
+                .spec
+                .versions
+                .into_iter()
+                .find(|version| version.served);
             let schema = version.unwrap().schema.unwrap().open_api_v3_schema;
             let mut schema = serde_json::to_value(schema).unwrap();
             schema["x-kubernetes-group-version-kind"] = json!([{"kind": kind}]);
@@ -167,7 +180,11 @@ mod tests {
         assert!(dropped_fields(&older).is_empty());
         let schema = &mut older["components"]["schemas"]["network.akash.v2beta2.ProviderHost"];
         let spec = &mut schema["properties"]["spec"];
-        spec["properties"].as_object_mut().unwrap().remove("hostname").unwrap();
+        spec["properties"]
+            .as_object_mut()
+            .unwrap()
+            .remove("hostname")
+            .unwrap();
         // An API server that keeps unknown fields drops none.
         assert!(dropped_fields(&older).is_empty());
         let schema = &mut older["components"]["schemas"]["network.akash.v2beta2.ProviderHost"];

@@ -9,7 +9,7 @@ use super::values;
 use akash_provider_cli::setting::HaRule;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::settings::{Drift, Egress, IngressMode, Isolation, KubeSettings, ProxyPods};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Kubernetes cluster.
@@ -30,8 +30,7 @@ pub struct KubernetesArgs {
     #[command(flatten)]
     pub domain: ClusterDomainArgs,
     /// Isolate leases with network policies
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = true)]
     pub deployment_network_policies_enabled: bool,
     /// Runtime class of pods, for example gvisor; none uses the default of the cluster
     #[arg(long, default_value = "none")]
@@ -52,16 +51,14 @@ pub struct KubernetesArgs {
     #[arg(long, value_enum, default_value = "baseline")]
     pub isolation: IsolationArg,
     /// Create a ResourceQuota for every lease with an isolation level other than legacy
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long, default_value_t = true)]
     pub lease_quota: bool,
     /// Handling of externally changed workloads and Services of leases; network policies are always repaired
     #[arg(long, value_enum, default_value = "heal")]
     pub drift: DriftArg,
     /// Also store registry passwords as clear text in the Manifest objects, so that the Go provider can read
     /// them
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub plain_registry_passwords: bool,
     /// Networks that pods must not connect to, in addition to nodes and API servers
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network,
@@ -111,8 +108,7 @@ pub struct KubernetesArgs {
     #[command(flatten)]
     pub discovery: DiscoveryArgs,
     /// Offer leased IP addresses; requires an IP operator, embedded or in the cluster
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub ip_operator: bool,
     /// Maximum number of IP addresses that the provider offers; 0 offers all addresses of MetalLB's
     /// IPAddressPools

@@ -1,9 +1,8 @@
 //! Flags for metrics.
 
-use super::values;
 use crate::metrics::MetricsAddress;
 use akash_provider_cli::setting::HaRule;
-use clap::{ArgAction, Args};
+use clap::Args;
 
 /// Metrics.
 #[derive(Debug, Clone, Args)]
@@ -14,8 +13,7 @@ pub struct MetricsArgs {
     #[arg(add = HaRule::OUTPUT)]
     pub metrics_listener: MetricsAddress,
     /// Add metrics with one value per lease
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     #[arg(add = HaRule::OUTPUT)]
     pub metrics_per_lease: bool,
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::flight::RecordArgs;
 use akash_provider_cli::setting::{FileKey, HaRule, Reloaded};
-use clap::{ArgAction, Args, Command};
+use clap::{Args, Command};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,8 +33,7 @@ pub struct RunArgs {
     #[arg(add = HaRule::OUTPUT)]
     pub output: Output,
     /// Run leases on the cluster of --kubeconfig, KUBECONFIG or this pod; otherwise leases run in memory
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub cluster_k8s: bool,
     /// provider.yaml: its attributes select the orders to bid on, its other lines are settings
     #[arg(long, value_name = "FILE")]
@@ -143,8 +142,7 @@ pub struct LeaseArgs {
     #[arg(long, default_value = "10m", value_parser = values::go_duration)]
     pub lease_funds_monitor_interval: Duration,
     /// Give every HTTP service a hostname under --deployment-ingress-domain
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    #[arg(long)]
     pub deployment_ingress_static_hosts: bool,
     /// Domain of automatic hostnames of services
     #[arg(long, default_value = "")]

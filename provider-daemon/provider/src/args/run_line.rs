@@ -2,6 +2,7 @@
 
 use super::compared::ComparedArgs;
 use super::{GlobalArgs, RunArgs, run};
+use akash_provider_cli::flags::with_go_booleans;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Command line `provider-daemon run …`.
@@ -22,7 +23,7 @@ enum OneCommand {
 impl RunLine {
     /// Returns the command line with the defaults for a real chain.
     pub(crate) fn root() -> Command {
-        Self::command().mut_subcommand("run", run::for_a_real_chain)
+        with_go_booleans(Self::command()).mut_subcommand("run", run::for_a_real_chain)
     }
 
     /// Returns the command `run` with all its flags.
@@ -34,7 +35,7 @@ impl RunLine {
 
     /// Parses the flags of `run`, with the defaults for a trial.
     pub(crate) fn trial(words: &[&str]) -> Result<Box<RunArgs>, clap::Error> {
-        Self::read(Self::command(), words)
+        Self::read(with_go_booleans(Self::command()), words)
     }
 
     /// Parses the flags of `run`, with the defaults for a real chain.

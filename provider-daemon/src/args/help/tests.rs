@@ -4,7 +4,8 @@ mod snapshot;
 use super::examples::sections;
 use super::with_examples;
 use crate::args::{Cli, environment};
-use clap::{Arg, Command, CommandFactory};
+use akash_provider_cli::setting::NoVariable;
+use clap::{Arg, ArgAction, Command, CommandFactory};
 
 /// Returns the command line with all visible options, without environment variables.
 fn tree() -> Command {
@@ -79,7 +80,9 @@ fn fault(text: &str) -> Option<&'static str> {
 #[test]
 fn helps_are_single_lines_without_a_full_stop() {
     let mut faults = Vec::new();
-    each(&tree(), "", &mut |path, command| {
+    let mut root = with_examples(Cli::for_a_real_chain());
+    root.build();
+    each(&root, "", &mut |path, command| {
         let about = command.get_about().map(ToString::to_string);
         let mut texts = vec![(path.to_owned(), about.unwrap_or_default())];
         for arg in command.get_arguments() {
@@ -167,7 +170,8 @@ fn names_the_environment_variable_of_every_flag() {
         let read = environment::COMMANDS
             .iter()
             .any(|name| path.split(' ').next() == Some(name));
-        for arg in visible_args(command).filter(|arg| read && arg.get_long().is_some()) {
+        let is_read = |arg: &&Arg| read && arg.get_long().is_some() && arg.get::<NoVariable>().is_none();
+        for arg in visible_args(command).filter(is_read) {
             let env = arg.get_env().map(|name| name.to_string_lossy().into_owned());
             let long = arg.get_long().unwrap_or_default();
             let wanted = format!("AP_{}", long.to_ascii_uppercase().replace(['-', '.'], "_"));
@@ -177,10 +181,52 @@ fn names_the_environment_variable_of_every_flag() {
         // The variable is part of the help text.
         if path == "query leases" {
             let help = command.clone().render_help().to_string();
-            assert!(help.contains("[env: AP_NODE]"), "{help}");
+            assert!(help.contains("[env: AP_NODE, AKASH_NODE]"), "{help}");
         }
     });
     assert!(seen > 100, "{seen}");
+}
+
+/// Commands without `--output json`, and the reasons.
+const WITHOUT_OUTPUT: [(&str, &str); 6] = [
+    ("bus schema", "the result is a JSON Schema"),
+    ("completions", "the result is a script"),
+    ("config schema", "the result is a JSON Schema"),
+    ("lease-shell", "the output is that of the remote command"),
+    ("operator inventory", "serves until it is stopped"),
+    ("tools psutil serve", "serves until it is stopped"),
+];
+
+#[test]
+fn every_command_with_a_result_can_print_it_as_json() {
+    let mut without = Vec::new();
+    each(&tree(), "", &mut |path, command| {
+        let output = command
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some("output"));
+        let prints_json = |output: &Arg| {
+            let values = output.get_possible_values();
+            output.get_short() == Some('o') && values.iter().any(|value| value.get_name() == "json")
+        };
+        if is_leaf(command) && !output.is_some_and(prints_json) {
+            without.push(path.to_owned());
+        }
+    });
+    without.sort();
+    assert_eq!(without, WITHOUT_OUTPUT.map(|(path, _)| path));
+}
+
+#[test]
+fn every_boolean_flag_takes_a_value() {
+    let mut count = 0;
+    each(&tree(), "", &mut |path, command| {
+        for arg in visible_args(command) {
+            let is_switch = matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::SetFalse);
+            assert!(!is_switch, "{path}: {arg}");
+            count += usize::from(arg.is_require_equals_set());
+        }
+    });
+    assert!(count > 100, "{count}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl<T> Settling<T> {
         self.0
             .retain_mut(|(until, _)| *until.get_or_insert(now + SETTLE) > now);
         let first = self.0.iter().filter_map(|(until, _)| *until).min();
-        *next = next.into_iter().chain(first).min();
+        *next = next.iter().copied().chain(first).min();
         self.0.len() < before
     }
 }

@@ -99,7 +99,7 @@ fn is_list(arg: &Arg) -> bool {
 /// Returns the JSON types of one value.
 fn types(arg: &Arg) -> Vec<&'static str> {
     let value = arg.get_value_parser().type_id();
-    if !arg.get_action().takes_values() || value == TypeId::of::<bool>() {
+    if value == TypeId::of::<bool>() {
         return vec!["boolean"];
     }
     if value == TypeId::of::<PathBuf>() {
