@@ -49,6 +49,8 @@ const PROGRAMS: [GoProgram; 9] = [
 
 /// Helm, in a folder of its own: a changed version of Helm does not rebuild Kubernetes.
 const HELM: GoProgram = program("helm", "helm", "helm.sh/helm/v3/cmd/helm");
+/// Pebble, in a folder of its own.
+const PEBBLE: GoProgram = program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
 
 const fn program(name: &'static str, module: &'static str, package: &'static str) -> GoProgram {
     GoProgram {
@@ -86,10 +88,19 @@ pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
 /// # Errors
 /// Fails if Go is not installed, a module cannot be downloaded, or the cache folder cannot be written.
 pub fn helm() -> Result<PathBuf> {
+    build_one(&HELM)
+}
+
+/// Builds Pebble if it is missing, and returns the path of the program.
+pub(crate) fn pebble() -> Result<PathBuf> {
+    build_one(&PEBBLE)
+}
+
+fn build_one(program: &GoProgram) -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
-    let folder = cache.join(key(sources, &[HELM.module])?);
-    Ok(build_missing(vec![&HELM], sources, folder)?.join(HELM.name))
+    let folder = cache.join(key(sources, &[program.module])?);
+    Ok(build_missing(vec![program], sources, folder)?.join(program.name))
 }
 
 fn build_missing(mut wanted: Vec<&GoProgram>, sources: &Path, folder: PathBuf) -> Result<PathBuf> {
@@ -147,7 +158,7 @@ fn link_flags() -> String {
 fn check_go() -> Result<()> {
     Run::new("go").args(["version"]).done().map_err(|error| {
         Error::new(format!(
-            "the programs of Kubernetes are built with Go 1.26 or later, which is not found: {error}"
+            "the programs of the testbed are built with Go 1.26 or later, which is not found: {error}"
         ))
     })
 }
