@@ -1,5 +1,6 @@
 //! Flags of `run` and of the operators, and settings files.
 
+pub mod acme;
 pub mod audit;
 pub mod bus;
 pub mod cluster;

@@ -10,6 +10,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::RootCertStore;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -32,8 +33,25 @@ where
     B: Body + Send,
     B::Data: Send,
 {
-    let mut roots = rustls::RootCertStore::empty();
+    https_client_with(Arc::new(system_roots()), idle)
+}
+
+/// Returns the system's certificate authorities.
+pub(crate) fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+/// Creates a client as [`https_client`] does, with these certificate authorities.
+///
+/// # Errors
+/// As [`https_client`].
+pub(crate) fn https_client_with<B>(roots: Arc<RootCertStore>, idle: usize) -> Result<HttpsClient<B>, String>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let tls = builder.map_err(|error| error.to_string())?;

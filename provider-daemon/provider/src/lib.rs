@@ -2,6 +2,7 @@
 //!
 //! `provider-daemon` is the program with the command line.
 
+mod acme;
 pub mod args;
 pub mod audit;
 pub mod backend;

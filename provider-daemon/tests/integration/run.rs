@@ -1,5 +1,6 @@
 //! `run`, `tx` and `query` with a real node: a development network on loopback.
 
+mod acme;
 mod alert_causes;
 mod alert_ledger;
 mod alerts;

@@ -185,8 +185,8 @@ impl SetFlag {
     }
 }
 
-/// Returns whether the value of the flag `name` is a secret. Flags of this provider contain no secrets, but names of
-/// files with secrets.
+/// Returns whether the value of the flag `name` is a secret. Flags that the Go provider does not have contain names
+/// of files with secrets instead.
 pub(super) fn is_secret(name: &str) -> bool {
     let mut secrets = TABLE.iter().filter(|flag| flag.kind == FlagType::Secret);
     secrets.any(|flag| flag.name == name)

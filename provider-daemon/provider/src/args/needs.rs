@@ -40,6 +40,11 @@ impl Needs {
         text: "without --bid-price-strategy shellScript",
         is_met: |strategy| strategy == "shellScript",
     };
+    pub(super) const ACME: Self = Self {
+        flag: "cert-issuer-enabled",
+        text: "without --cert-issuer-enabled",
+        is_met: |is_enabled| go_bool(is_enabled) == Ok(true),
+    };
     pub(super) const IN_MEMORY: Self = Self {
         flag: "cluster-k8s",
         text: "with --cluster-k8s, which reads the nodes of the cluster",

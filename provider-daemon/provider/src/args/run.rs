@@ -1,6 +1,7 @@
 //! Flags of `run`, with the same names as in the Go provider, if the Go provider has the flag.
 
 use super::NodeArgs;
+use super::acme::AcmeArgs;
 use super::compared::ComparedArgs;
 use super::gas::{Gas, GasArgs};
 use super::go_flags::GoFlagArgs;
@@ -69,6 +70,9 @@ pub struct RunArgs {
     /// Gateway.
     #[command(flatten)]
     pub gateway: GatewayArgs,
+    /// ACME client.
+    #[command(flatten)]
+    pub acme: AcmeArgs,
     /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
@@ -234,9 +238,18 @@ impl RunArgs {
         });
         let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
         let fees = fees.map(|_| format!("--fees {of_one}"));
+        let acme = self.acme.unused(self.gateway.gateway_tls_cert.is_some());
+        let acme = acme.filter(|_| self.acme.cert_issuer_enabled);
+        let acme = acme.map(|why| format!("--cert-issuer-enabled: {why}"));
         let today = self.go_flags.notices(look);
         let files = self.remarks.unknown.iter().chain(&self.remarks.notes).cloned();
-        files.chain(today).chain(gas).chain(fees).chain(pool).collect()
+        files
+            .chain(today)
+            .chain(gas)
+            .chain(fees)
+            .chain(pool)
+            .chain(acme)
+            .collect()
     }
 
     /// Returns one line for each cluster component that this process needs but does not run.

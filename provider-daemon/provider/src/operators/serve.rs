@@ -76,7 +76,7 @@ pub(crate) async fn listen(
 
 /// Accepts connections until `until` is cancelled, and then waits at most `DRAIN_TIME` for open connections.
 /// At `CONNECTIONS_MAX`, selects the client with the most connections and closes its oldest connection.
-pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
+pub(crate) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
     until: CancellationToken,

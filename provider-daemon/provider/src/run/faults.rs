@@ -1,6 +1,7 @@
 //! Faults in the settings of `run`. `config check` reports all of them, and `run` refuses to start with any.
 
 use super::config::{config, invalid_prices};
+use crate::acme::AcmeSettings;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::error::message_text;
@@ -52,6 +53,8 @@ pub fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
         OperatorPlan::read(&args.kubernetes, &[], domain, None).map(drop),
         kubeconfig(args),
         certificates(args),
+        // The storage directory does not affect the check.
+        AcmeSettings::from_args(args, Path::new("")).map(drop),
         home.and_then(|home| folder("--home", &home)),
         args.record
             .record

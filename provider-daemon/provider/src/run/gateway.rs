@@ -5,6 +5,7 @@ use super::certificate_secret::{self, CertificateSecret};
 use super::cluster::ClusterAccess;
 use super::readiness::WaitCondition;
 use super::recordings::{Recordings, UNWRITABLE};
+use crate::acme::{self, AcmeSettings, Issuer};
 use crate::args::RunArgs;
 use crate::audit::{Audit, AuditedSender};
 use crate::metrics::{CertificateExpiry, GatewaySource};
@@ -52,6 +53,8 @@ pub(super) struct GatewayOptions {
     key: Arc<PrivateKey>,
     /// Host names of the managed certificate; empty if the provider manages no certificate.
     domains: Vec<String>,
+    /// Settings of the ACME client; `None` if disabled.
+    acme: Option<AcmeSettings>,
     /// Expiry of the certificate that the gateway uses.
     expiry: CertificateExpiry,
     /// Certificate files that all instances share, if enabled.
@@ -151,6 +154,8 @@ impl GatewayOptions {
             shared: CertificateSecret::shared(args, &account, writers),
             account,
             key: Arc::new(key),
+            // `run` has refused invalid settings before.
+            acme: AcmeSettings::from_args(args, home).ok().flatten(),
             domains: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             expiry: CertificateExpiry::default(),
             is_role_labelled: args.ha.ha_pod.is_some(),
@@ -176,9 +181,7 @@ impl GatewayOptions {
 
     /// Returns the modification time and size of the certificate file, to detect changes.
     fn stamp(&self) -> Option<(SystemTime, u64)> {
-        let path = KeyFiles::new(&self.home, &self.key).path(KeyFile::Current);
-        let about = std::fs::metadata(path).ok()?;
-        Some((about.modified().ok()?, about.len()))
+        acme::stamp(&KeyFiles::new(&self.home, &self.key).path(KeyFile::Current))
     }
 }
 
@@ -252,6 +255,7 @@ async fn serve(
 ) {
     let shutdown = &end.draining;
     let maintaining = maintain_certificate(&plan, &dependencies, shutdown);
+    let issuing = issue_certificate(&plan, &dependencies, shutdown);
     let health = Arc::new(OnceLock::new());
     let probing = probes(&plan, &dependencies, &health, &printer, &end.stopped);
     let serving = async {
@@ -263,11 +267,12 @@ async fn serve(
         let tls = gateway.tls();
         tokio::join!(
             gateway.serve_through(end.draining.clone(), end.stopped.clone()),
-            follow(&plan, &tls, stamp, shutdown)
+            follow(&plan, &tls, stamp, shutdown),
+            follow_issued(&plan, &tls, shutdown)
         );
     };
     // Concurrent, because `begin` waits for the file that `keep` writes.
-    tokio::join!(maintaining, serving, probing);
+    tokio::join!(maintaining, issuing, serving, probing);
 }
 
 /// Serves health probes on a separate port. `/readyz` returns 503 until the gateway runs. A standby creates its
@@ -358,6 +363,27 @@ async fn rotate_certificate(
         biased;
         () = shutdown.cancelled() => {}
         () = rotating => {}
+    }
+}
+
+/// Orders and renews the public certificate while this instance leads. Returns at once without an ACME client.
+async fn issue_certificate(
+    plan: &GatewayOptions,
+    dependencies: &GatewayDependencies,
+    shutdown: &CancellationToken,
+) {
+    let Some(settings) = plan.acme.clone() else {
+        return;
+    };
+    let issuer = Issuer::new(settings);
+    let issuing = dependencies.writers.while_leading(|| issuer.run());
+    shutdown.run_until_cancelled(issuing).await;
+}
+
+/// Loads the public certificate of the ACME client, also on a standby that shares the storage directory.
+async fn follow_issued(plan: &GatewayOptions, tls: &Tls, shutdown: &CancellationToken) {
+    if let Some(settings) = &plan.acme {
+        acme::follow(settings, tls, shutdown).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Environment variables that the chart sets by default if gateway and ACME certificates are enabled. The
 /// chart also passes the flag [`ISSUER`].
-pub(super) const SET: [(&str, &str); 59] = [
+pub(super) const SET: [(&str, &str); 60] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),
     ("AKASH_KEYRING_BACKEND", "test"),
@@ -61,10 +61,11 @@ pub(super) const SET: [(&str, &str); 59] = [
     ("AP_CC_PERSISTENT_STORAGE_CLASSES", "beta2 beta3"),
     ("AP_CERT_ISSUER_ENABLED", "true"),
     ("AP_CERT_ISSUER_EMAIL", "ops@example.com"),
-    ("AP_CERT_ISSUER_CA_DIR_URL", "https://acme.example/directory"),
+    ("AP_CERT_ISSUER_CA_DIR_URL", "https://127.0.0.1:1/directory"),
     ("AP_CERT_ISSUER_HTTP_CHALLENGE_PORT", "5002"),
     ("AP_CERT_ISSUER_DNS_PROVIDERS", "cloudflare"),
-    ("AP_CERT_ISSUER_HMAC", "a secret"),
+    ("AP_CERT_ISSUER_KID", "key-1"),
+    ("AP_CERT_ISSUER_HMAC", "YS1zZWNyZXQ"),
     ("AKASH_PROVIDER_SERVICE_HOST", "10.0.0.1"),
     ("AKASH_PROVIDER_PORT_8443_TCP", "tcp://10.0.0.1:8443"),
     ("AKASH_METRICS_LISTENER", "127.0.0.1:0"),
@@ -84,7 +85,7 @@ fn doctor_lists_what_changes_for_the_configuration_of_the_chart() {
     doctor.env("KUBECONFIG", stage.path("no-cluster"));
     let results = Results::from_command(&mut doctor);
     for setting in [
-        "--cert-issuer-enabled, AP_CERT_ISSUER_EMAIL",
+        "AP_CERT_ISSUER_DNS_PROVIDERS",
         "AKASH_MONITOR_MAX_RETRIES",
         "AKASH_ATTESTATION_WEBHOOK_ENABLED",
         "AKASH_PERSISTENT_CONFIG_BACKEND",
@@ -118,7 +119,7 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!text.contains("a secret"), "{text}");
+    assert!(!text.contains("YS1zZWNyZXQ"), "{text}");
     let all: Value = serde_json::from_str(&text).unwrap();
     let of = |name: &str| {
         let settings = all["settings"].as_array().unwrap();
@@ -155,7 +156,7 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     // The provider handles signals from this line on.
     run.says(" on chain ");
     for notice in [
-        "--cert-issuer-enabled, AP_CERT_ISSUER_EMAIL",
+        "AP_CERT_ISSUER_DNS_PROVIDERS",
         "AKASH_MONITOR_MAX_RETRIES",
         "AKASH_ATTESTATION_WEBHOOK_ENABLED",
         "AKASH_PERSISTENT_CONFIG_BACKEND",

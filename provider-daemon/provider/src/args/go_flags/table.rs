@@ -6,7 +6,8 @@ use FlagType::{Bool, Coin, Duration, List, Number, Price, Secret, Text};
 
 const DEAD: &str = "no effect, as in the Go provider";
 const WATCHED: &str = "leases are watched and not polled; see --unhealthy-limit";
-const ACME: &str = "no ACME client is built in; set --gateway-tls-cert instead";
+const DNS_01: &str =
+    "DNS-01 is not supported; use HTTP-01 or TLS-ALPN-01, or cert-manager with --gateway-tls-cert";
 const ONE_TX: &str = "applies to single transactions, not to `run`";
 const TEE: &str = "confidential computing is not offered";
 const HOME: &str = "state is stored in the home directory";
@@ -96,23 +97,20 @@ pub(crate) const TABLE: &[GoFlag] = &[
     GoFlag::ignored("monitor-healthcheck-period-jitter", Duration, "5s", WATCHED),
     GoFlag::ignored("persistent-config-backend", Text, "bbolt", HOME),
     GoFlag::ignored("persistent-config-path", Text, "", HOME),
-    GoFlag::ignored("cert-issuer-enabled", Bool, "false", ACME).chart("letsEncrypt.enabled"),
-    GoFlag::ignored("cert-issuer-email", Text, "", ACME).chart("letsEncrypt.acme.email"),
-    GoFlag::ignored("cert-issuer-kid", Secret, "", ACME),
-    GoFlag::ignored("cert-issuer-hmac", Secret, "", ACME),
-    GoFlag::ignored(
+    GoFlag::supported("cert-issuer-enabled", Bool, "false"),
+    GoFlag::supported("cert-issuer-email", Text, ""),
+    GoFlag::supported("cert-issuer-kid", Secret, ""),
+    GoFlag::supported("cert-issuer-hmac", Secret, ""),
+    GoFlag::supported(
         "cert-issuer-ca-dir-url",
         Text,
-        "the staging directory of Let's Encrypt",
-        ACME,
-    )
-    .chart("letsEncrypt.acme.caDirUrl"),
-    GoFlag::ignored("cert-issuer-storage-dir", Text, "", ACME),
-    GoFlag::ignored("cert-issuer-http-challenge-port", Number, "0", ACME)
-        .chart("letsEncrypt.acme.httpChallengePort"),
-    GoFlag::ignored("cert-issuer-tls-challenge-port", Number, "0", ACME),
-    GoFlag::ignored("cert-issuer-dns-providers", List, "", ACME),
-    GoFlag::ignored("cert-issuer-dns-resolvers", List, "1.1.1.1,8.8.8.8", ACME),
+        "https://acme-staging-v02.api.letsencrypt.org/directory",
+    ),
+    GoFlag::supported("cert-issuer-storage-dir", Text, ""),
+    GoFlag::supported("cert-issuer-http-challenge-port", Number, "0"),
+    GoFlag::supported("cert-issuer-tls-challenge-port", Number, "0"),
+    GoFlag::ignored("cert-issuer-dns-providers", List, "", DNS_01),
+    GoFlag::ignored("cert-issuer-dns-resolvers", List, "1.1.1.1,8.8.8.8", DNS_01),
     GoFlag::ignored("migrations-enabled", Bool, "true", MIGRATE),
     GoFlag::ignored("migrations-state-path", Text, "", MIGRATE),
     GoFlag::ignored("note", Text, "", ONE_TX),

@@ -10,6 +10,7 @@ fn sample(flag: &GoFlag) -> &'static str {
         ("log-format" | "output", _) => "json",
         ("log-level", _) => "info",
         ("fee-granter", _) => "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
+        ("cert-issuer-ca-dir-url", _) => "https://127.0.0.1/directory",
         ("proxy-buffer-size", _) => "32k",
         ("gateway-listen-address" | "gateway-grpc-listen-address" | "metrics-listener", _) => "127.0.0.1:1",
         (_, FlagType::Bool) => "true",
