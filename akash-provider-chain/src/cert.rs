@@ -19,8 +19,8 @@ mod tests;
 
 pub use key_file::{FileContents, KeyFile, KeyFiles};
 pub use read::{CertificateInfo, check_published, read, read_der};
-pub use rotate::{Rotation, RotationError, RotationSettings, StepResult};
-pub use rotation::RENEW_BEFORE;
+pub use rotate::{Rotation, RotationSettings, StepResult};
+pub use rotation::{RENEW_BEFORE, RotationError};
 pub(crate) use rotation::{RotationStep, next_step};
 pub use shared::{CertificateStore, SharedFiles, StoredFiles};
 

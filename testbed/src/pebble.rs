@@ -81,6 +81,8 @@ impl Pebble {
             // Without random delays and random rejections.
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", "0")
+            // By default, half of the orders need no challenge after an earlier order.
+            .env("PEBBLE_AUTHZREUSE", "0")
             .stdin(Stdio::null())
             .stdout(log)
             .spawn()

@@ -12,11 +12,11 @@
 use super::rotation::{ChainStatus, chain_status};
 use super::shared::{SharedFiles, with_files};
 use super::{
-    CertError, CertUsage, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, RotationStep, next_step,
+    CertError, CertUsage, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, RotationError, RotationStep,
+    next_step,
 };
 use crate::private_key::PrivateKey;
 use akash_provider_core::chain::{Certificate, ChainClient};
-use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, Msg, TxOutcome};
 use std::fmt;
 use std::path::PathBuf;
@@ -75,38 +75,6 @@ pub enum StepResult {
     Revoked(String),
     /// The unusable file `Next` or `Old` was removed.
     Discarded,
-}
-
-/// Reason why a rotation step failed. The caller can retry the step after every error.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RotationError {
-    /// A certificate or its file is invalid.
-    #[error(transparent)]
-    Certificate(#[from] CertError),
-    /// A query or a transaction failed.
-    #[error(transparent)]
-    Chain(#[from] Error),
-    /// The chain rejected the transaction.
-    #[error("cannot {what}: rejected by the chain ({code}): {log}")]
-    Refused {
-        /// Purpose of the transaction, as a verb phrase for error messages.
-        what: &'static str,
-        /// Error code of the chain, with its codespace.
-        code: String,
-        /// Log text of the chain, for an error message. The text is untrusted.
-        log: String,
-    },
-    /// The client could not determine whether a block contains the transaction.
-    #[error("the outcome of the transaction to {what} is unknown")]
-    Unknown {
-        /// Purpose of the transaction, as a verb phrase for error messages.
-        what: &'static str,
-    },
-    /// A task of the rotation was aborted, or the certificate file does not exist. The field is the error
-    /// text.
-    #[error("certificate rotation interrupted: {0}")]
-    Interrupted(String),
 }
 
 /// Rotation of the certificate of one chain account.

@@ -5,12 +5,45 @@
 //! Make ─▶ next file ─▶ Publish ─▶ on the chain ─▶ Promote (next becomes current) ─▶ Revoke the old one ─▶ Keep
 //! ```
 
-use super::CertificateInfo;
+use super::{CertError, CertificateInfo};
 use akash_provider_core::chain::Certificate;
+use akash_provider_core::error::Error;
 use std::time::Duration;
 
 /// Remaining validity at which a certificate is replaced: 7 days.
 pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Reason why a rotation step failed. The caller can retry the step after every error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotationError {
+    /// A certificate or its file is invalid.
+    #[error(transparent)]
+    Certificate(#[from] CertError),
+    /// A query or a transaction failed.
+    #[error(transparent)]
+    Chain(#[from] Error),
+    /// The chain rejected the transaction.
+    #[error("cannot {what}: rejected by the chain ({code}): {log}")]
+    Refused {
+        /// Purpose of the transaction, as a verb phrase for error messages.
+        what: &'static str,
+        /// Error code of the chain, with its codespace.
+        code: String,
+        /// Log text of the chain, for an error message. The text is untrusted.
+        log: String,
+    },
+    /// The client could not determine whether a block contains the transaction.
+    #[error("the outcome of the transaction to {what} is unknown")]
+    Unknown {
+        /// Purpose of the transaction, as a verb phrase for error messages.
+        what: &'static str,
+    },
+    /// A task of the rotation was aborted, or the certificate file does not exist. The field is the error
+    /// text.
+    #[error("certificate rotation interrupted: {0}")]
+    Interrupted(String),
+}
 
 /// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub(crate) use process::ProcessSource;
 pub(crate) use runway::RunwaySource;
 pub use server::MetricsAddress;
 pub(crate) use server::serve;
-pub use text::Format;
+pub(crate) use text::Format;
 
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, future};

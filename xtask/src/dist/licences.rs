@@ -28,7 +28,7 @@ pub(super) fn text(components: &[LinkedPackage<'_>]) -> Result<String> {
         let licence = licence.with_context(|| format!("{name} states no licence"))?;
         // Writing into a `String` does not fail.
         let _ = writeln!(list, "{name}: {licence}");
-        for file in files(package.manifest_path.parent().unwrap_or(Path::new("")))? {
+        for file in files(package.manifest_path.parent().unwrap_or_else(|| Path::new("")))? {
             let text = fs::read(&file).with_context(|| file.display().to_string())?;
             let text = String::from_utf8_lossy(&text).trim().replace("\r\n", "\n");
             let names = texts.entry(text).or_default();

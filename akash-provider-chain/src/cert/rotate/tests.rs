@@ -3,6 +3,7 @@
 use super::*;
 use crate::cert::{CertificateStore, FileContents, RENEW_BEFORE, StoredFiles, VALIDITY};
 use akash_provider_core::chain::{BroadcastResult, Inclusion, MemoryChain, QueryOutage};
+use akash_provider_core::error::Error;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::Coin;

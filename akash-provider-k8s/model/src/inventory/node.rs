@@ -40,7 +40,7 @@ pub struct NodeFacts {
     pub(crate) notes: Vec<GpuProblem>,
     /// Use of the node that an inventory operator reports, including the pods of this provider's leases. `None` for
     /// a node that the provider watches.
-    pub(crate) served: Option<Requests>,
+    pub(crate) served: Option<Box<Requests>>,
 }
 
 impl NodeFacts {

@@ -11,24 +11,7 @@ use super::shared::{CapacityTracker, WatchHealth};
 use super::vendor::{KINDS, Vendor};
 use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// Age of the capacity from an inventory operator.
-#[derive(Debug)]
-pub(super) struct ServedAge {
-    /// Age at which the provider stops bidding.
-    pub(super) maximum: Duration,
-    /// Time of the last cluster from the operator.
-    pub(super) received: Option<Instant>,
-}
-
-impl ServedAge {
-    /// Returns the time until the capacity is too old for bids; `None` without a capacity.
-    pub(super) fn left(&self) -> Option<Duration> {
-        Some(self.maximum.saturating_sub(self.received?.elapsed()))
-    }
-}
 
 /// Input of a [`KubeInventory`](super::KubeInventory) that takes its capacity from an inventory operator.
 #[derive(Debug)]
@@ -108,12 +91,12 @@ impl NodeFacts {
             classes: node.storage_classes.clone(),
             hardware: Box::new(node.hardware.clone()),
             notes: Vec::new(),
-            served: Some(Requests {
+            served: Some(Box::new(Requests {
                 cpu: node.cpu.allocated,
                 memory: node.memory.allocated,
                 ephemeral: node.ephemeral.allocated,
                 gpus,
-            }),
+            })),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::facts::{FactChange, InventoryKind};
 use super::options::CapacityOptions;
-use super::served::ServedAge;
 use super::tally::Tally;
 use crate::leased_ips::AddressCount;
 use crate::settings::KubeSettings;
@@ -99,6 +98,22 @@ pub(super) enum PublishStep {
     Fail(String),
     /// Check again after this duration, or after a change.
     Wait(Duration),
+}
+
+/// Age of the capacity from an inventory operator.
+#[derive(Debug)]
+pub(super) struct ServedAge {
+    /// Age at which the provider stops bidding.
+    pub(super) maximum: Duration,
+    /// Time of the last cluster from the operator.
+    pub(super) received: Option<Instant>,
+}
+
+impl ServedAge {
+    /// Returns the time until the capacity is too old for bids; `None` without a capacity.
+    pub(super) fn left(&self) -> Option<Duration> {
+        Some(self.maximum.saturating_sub(self.received?.elapsed()))
+    }
 }
 
 impl CapacityTracker {

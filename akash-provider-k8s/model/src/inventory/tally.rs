@@ -121,7 +121,11 @@ impl NodeEntry {
     }
 
     fn used(&self) -> Used {
-        if let Some(all) = self.facts.as_ref().and_then(|facts| facts.served) {
+        if let Some(all) = self
+            .facts
+            .as_ref()
+            .and_then(|facts| facts.served.as_deref().copied())
+        {
             return self.used_of(all);
         }
         Used {

@@ -77,10 +77,14 @@ mod tests {
     const WRONG: &str = "%%wrong%%";
     /// Flags that `run` does not check at its start: names of objects, the log level, and files. `run` reads
     /// these files later, or only if another flag is set.
-    const FREE: [&str; 23] = [
+    const FREE: [&str; 28] = [
         "audit-log",
         "bid-price-policy",
         "bid-price-script-path",
+        "cert-issuer-email",
+        "cert-issuer-hmac",
+        "cert-issuer-kid",
+        "cert-issuer-storage-dir",
         "certificate-domain",
         "chain-id",
         "cluster-domain",
@@ -96,6 +100,7 @@ mod tests {
         "gpu-list",
         "home",
         "inventory-config",
+        "inventory-operator-ca",
         "k8s-manifest-ns",
         "keyring-dir",
         "keyring-passphrase-file",

@@ -199,7 +199,13 @@ pub(crate) fn without_effect() -> impl Iterator<Item = &'static GoFlag> {
 
 impl Args for GoFlagArgs {
     fn augment_args(command: Command) -> Command {
-        without_effect().fold(command, |command, flag| command.arg(flag.arg()))
+        // `explain` has its own `--attribute`.
+        let is_defined =
+            |command: &Command, flag: &GoFlag| command.get_arguments().any(|arg| arg.get_id() == flag.name);
+        without_effect().fold(command, |command, flag| match is_defined(&command, flag) {
+            true => command,
+            false => command.arg(flag.arg()),
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -219,10 +225,13 @@ impl FromArgMatches for GoFlagArgs {
             let Some(source) = matches.value_source(flag.name) else {
                 continue;
             };
-            let values = matches.get_many::<String>(flag.name).into_iter().flatten();
+            // A flag of the command with the same name can have values of another type.
+            let Ok(values) = matches.try_get_many::<String>(flag.name) else {
+                continue;
+            };
             self.set.push(SetFlag {
                 flag,
-                value: values.last().cloned().unwrap_or_default(),
+                value: values.into_iter().flatten().last().cloned().unwrap_or_default(),
                 is_variable: source == ValueSource::EnvVariable,
             });
         }

@@ -11,8 +11,7 @@ use url::Url;
 /// Inventory operator as the source of the capacity.
 #[derive(Debug, Clone, Args)]
 pub struct InventoryOperatorArgs {
-    /// Inventory operator that reports the capacity, as http://HOST:PORT or https://HOST:PORT of its gRPC service
-    /// [default: the provider counts the capacity]
+    /// Inventory operator that reports the capacity, as http://HOST:PORT or https://HOST:PORT [default: own count]
     #[arg(long, value_name = "URL", value_parser = address)]
     pub inventory_operator: Option<Url>,
     /// Time without a report of --inventory-operator after which the provider places no bid

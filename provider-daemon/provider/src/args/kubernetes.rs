@@ -230,7 +230,8 @@ fn network(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use akash_provider_cli::flags::with_go_booleans;
+    use clap::{CommandFactory, FromArgMatches, Parser};
 
     #[derive(Parser)]
     struct Flags {
@@ -241,7 +242,9 @@ mod tests {
     fn settings(words: &[&str]) -> KubeSettings {
         let words = [&["test"], words].concat();
         let provider = Address::from_bytes(&[1; 20]).unwrap();
-        Flags::try_parse_from(words)
+        with_go_booleans(Flags::command())
+            .try_get_matches_from(words)
+            .and_then(|matches| Flags::from_arg_matches(&matches))
             .map(|flags| flags.kubernetes.settings(provider, "chain-1"))
             .unwrap_or_else(|error| panic!("{error}"))
     }

@@ -191,8 +191,7 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     #[arg(add = HaRule::LOCATION)]
     pub certificate_domain: Vec<String>,
-    /// Secret in the namespace of --k8s-manifest-ns that stores the certificate for all instances [default: only the
-    /// home directory]
+    /// Secret in the manifest namespace with the certificate of all instances [default: the home directory]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub provider_certificate_secret: Option<String>,
     /// Limits for unauthenticated clients.

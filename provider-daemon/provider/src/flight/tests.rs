@@ -4,6 +4,7 @@ use super::reader::Recording;
 use super::recorder::with_queue;
 use super::replay::{Replay, ReplayResult};
 use super::*;
+use akash_provider_cli::flags::Output;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Leadership, Request, RequestId};
 use akash_provider_core::manifest::Manifest;

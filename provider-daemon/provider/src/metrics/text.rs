@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// Prometheus text format, version 0.0.4.
     Prometheus,
     /// `OpenMetrics` text format, version 1.0.0.
@@ -18,8 +18,7 @@ pub enum Format {
 
 impl Format {
     /// Returns the media type.
-    #[must_use]
-    pub const fn content_type(self) -> &'static str {
+    pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -27,8 +26,7 @@ impl Format {
     }
 
     /// Returns the format that a client accepts: `OpenMetrics` if the client prefers that format to plain text.
-    #[must_use]
-    pub fn from_headers(headers: &HeaderMap) -> Self {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let values = headers
             .get_all(ACCEPT)
             .iter()

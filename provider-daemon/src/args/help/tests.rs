@@ -188,11 +188,13 @@ fn names_the_environment_variable_of_every_flag() {
 }
 
 /// Commands without `--output json`, and the reasons.
-const WITHOUT_OUTPUT: [(&str, &str); 6] = [
+const WITHOUT_OUTPUT: [(&str, &str); 8] = [
     ("bus schema", "the result is a JSON Schema"),
     ("completions", "the result is a script"),
     ("config schema", "the result is a JSON Schema"),
+    ("events", "the result is always lines of JSON"),
     ("lease-shell", "the output is that of the remote command"),
+    ("man-pages", "the result is a folder of files"),
     ("operator inventory", "serves until it is stopped"),
     ("tools psutil serve", "serves until it is stopped"),
 ];

@@ -337,8 +337,10 @@ async fn address_of_a_lease_is_confirmed_once_it_is_assigned() {
 
 #[tokio::test(start_paused = true)]
 async fn count_of_the_ip_operator_is_published() {
-    let mut options = CapacityOptions::default();
-    options.counts_addresses = false;
+    let options = CapacityOptions {
+        counts_addresses: false,
+        ..CapacityOptions::default()
+    };
     let mut world = World::with(&options);
     let count = world.shared.leased_ips.clone().unwrap().leased_ip_count;
     let following = Arc::clone(&world.shared).follow_count(count.changes());
@@ -404,10 +406,10 @@ async fn addresses_come_from_the_pools_after_the_first_count() {
         )
     };
     let pool = |shared: &CapacityTracker| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
-    let counted = shared(&settings);
-    assert_eq!(pool(&counted), None, "an unknown number is not published");
+    let tracker = shared(&settings);
+    assert_eq!(pool(&tracker), None, "an unknown number is not published");
     assert!(settings.leased_ip_count.set(counted(16, 3)));
-    assert_eq!(pool(&counted), Some((16, 3)), "the count is shared");
+    assert_eq!(pool(&tracker), Some((16, 3)), "the count is shared");
     assert!(
         !settings.leased_ip_count.set(counted(16, 3)),
         "an equal count is no change"

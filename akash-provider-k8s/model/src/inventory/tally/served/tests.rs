@@ -72,7 +72,7 @@ fn new_pods_and_volumes_are_subtracted_after_the_operator_has_counted_them() {
     assert!(tally.is_dirty());
     tally.snapshot();
     assert_eq!(used(&tally), (500, 15));
-    // A pod that is gone is use of others until the operator stops counting it.
+    // A deleted pod counts as use of others until the operator stops counting it.
     tally.apply(gone(InventoryKind::Pod, &lease_id(7).namespace(), "web-0"));
     assert_eq!(cpu_used(&tally, "n1"), 2_000);
 }

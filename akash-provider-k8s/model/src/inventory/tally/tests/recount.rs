@@ -19,6 +19,8 @@ pub(super) fn remember(objects: &mut Objects, change: &FactChange) {
                 ObjectFacts::Capacity(_) => InventoryKind::Capacity,
                 ObjectFacts::CephCluster(_) => InventoryKind::CephCluster,
                 ObjectFacts::CephPool(_) => InventoryKind::CephPool,
+                ObjectFacts::Balancer(_) => InventoryKind::Balancer,
+                ObjectFacts::AddressPool(_) => InventoryKind::AddressPool,
             };
             objects.insert((kind, key.clone()), fact.clone());
         }
