@@ -2,6 +2,7 @@
 
 use crate::args::Cli;
 use anyhow::Context;
+use clap::Command;
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, Shell};
 
@@ -11,9 +12,16 @@ const VARIABLE: &str = "PROVIDER_DAEMON_COMPLETE";
 /// Responds to the completion request of a shell, and exits the process. Returns if the process was started for
 /// another purpose.
 pub fn respond() {
-    CompleteEnv::with_factory(Cli::for_a_real_chain)
+    CompleteEnv::with_factory(|| with_hidden_aliases(Cli::for_a_real_chain()))
         .var(VARIABLE)
         .complete();
+}
+
+/// Hides the aliases of all commands. Of a command and its visible aliases, a shell would offer only one, such as `q`.
+fn with_hidden_aliases(command: Command) -> Command {
+    let aliases: Vec<String> = command.get_all_aliases().map(str::to_owned).collect();
+    let command = command.visible_alias(None).alias(None).aliases(aliases);
+    command.mut_subcommands(with_hidden_aliases)
 }
 
 /// Returns the completion script of a shell for the program `name`. The script finds the program in `PATH`.

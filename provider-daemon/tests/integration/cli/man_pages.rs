@@ -18,14 +18,11 @@ fn manual_pages_of_all_commands_are_formatted_without_warnings() {
     let page = std::fs::read_to_string(pages.join("provider-daemon-run.1")).unwrap();
     assert_contains(
         &page,
-        &[
-            "AP_BID_PRICE_CPU_SCALE",
-            "provider\\-daemon run \\-\\-cluster\\-k8s",
-        ],
+        &["AP_BID_PRICE_CPU_SCALE", "provider\\-daemon run \\-\\-from main"],
     );
     let mut groff = Command::new("groff");
     let formatted = groff
-        .args(["-man", "-Tutf8", "-ww"])
+        .args(["-man", "-Tutf8", "-Kutf8", "-ww", "-Wbreak"])
         .args(names)
         .current_dir(&pages);
     match formatted.output() {
