@@ -59,7 +59,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Runs the stages that need neither a cluster nor a program of the tests, and measure no time.
+/// Runs the stages that need no cluster and no program of the tests, and measure no time.
 fn background(workspace: &Workspace) -> StageReport {
     let mut report = StageReport::default();
     verify::builds(
