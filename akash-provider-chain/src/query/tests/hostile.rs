@@ -13,8 +13,10 @@ use crate::query::records::RecordPage;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, account};
 use crate::testing::{Node, Reply};
-use akash_provider_core::chain::{BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, PageRequest};
-use akash_provider_core::types::{Address, BidId, BidState};
+use akash_provider_core::chain::{
+    BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest,
+};
+use akash_provider_core::types::{Address, BidId, BidState, LeaseRecord};
 use data_encoding::{BASE64, HEXLOWER};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -425,8 +427,13 @@ async fn leases_with_a_bseq_are_read_unless_they_name_this_provider() {
         scene.reader.leases(&all, PageRequest::default()).await
     };
     let other: Address = account(3);
-    let leases = listed(other.as_str()).await.unwrap().items;
-    assert!(leases.iter().any(|record| record.lease.id.provider == other));
+    let count = |page: Page<LeaseRecord>| {
+        let of_other = |record: &&LeaseRecord| record.lease.id.provider == other;
+        page.items.iter().filter(of_other).count()
+    };
+    let before = scene.reader.leases(&all, PageRequest::default()).await.unwrap();
+    let with_bseq = listed(other.as_str()).await.unwrap();
+    assert_eq!(count(with_bseq), count(before) + 1);
     let ours: Address = account(2);
     let error = listed(ours.as_str()).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("3 is not 0"), "{error}");
