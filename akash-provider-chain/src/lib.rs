@@ -45,7 +45,7 @@ pub mod keyring;
 mod limits;
 mod lock;
 pub mod method;
-mod private_file;
+pub mod private_file;
 pub mod private_key;
 pub mod proto;
 mod query;

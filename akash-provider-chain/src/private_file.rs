@@ -9,7 +9,10 @@ use std::path::Path;
 ///
 /// The contents are first written to the file `temporary` in the same folder. After an error, `temporary` is
 /// removed.
-pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// Returns an error if the file cannot be written, synced or renamed.
+pub fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = OpenOptions::new()
         .write(true)

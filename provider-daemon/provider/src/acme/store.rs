@@ -3,14 +3,13 @@
 use super::AcmeSettings;
 use super::error::AcmeError;
 use super::schedule::Retry;
-use akash_provider_chain::regular_file;
+use akash_provider_chain::{private_file, regular_file};
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Maximum size of a file, in bytes.
 const FILE_MAX: u64 = 1024 * 1024;
@@ -100,18 +99,11 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), AcmeError> {
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), AcmeError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    replace(folder, path, bytes).map_err(|why| failed(path, why))
-}
-
-fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // The temporary file has the mode 0600.
-    let mut file = NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    // The sync of the folder persists the rename.
-    File::open(folder)?.sync_all()
+    // Two processes must not write to the same temporary file.
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let folder = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let written = folder.and_then(|()| private_file::replace(path, &temporary, bytes));
+    written.map_err(|why| failed(path, why))
 }
 
 fn remove(path: &Path) -> Result<(), AcmeError> {
