@@ -1,6 +1,11 @@
 //! Requests to the API server with a time limit, and checks that an object exists.
 
 use super::check::Check;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -27,6 +32,15 @@ pub(super) async fn read<T>(
         Ok(Err(error)) => Err(Unread::Failed(error.to_string())),
         Err(_) => Err(Unread::Failed(format!("no response within {limit:.1?}"))),
     }
+}
+
+/// Returns the response for a path, with a body of at most `most` bytes.
+pub(super) async fn get(client: &Client, path: &str, most: usize) -> anyhow::Result<Response<Bytes>> {
+    let response = client.send(Request::get(path).body(Body::empty())?).await?;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, most).collect().await;
+    let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+    Ok(Response::from_parts(head, body))
 }
 
 /// Object that the settings or the nodes require.

@@ -1,11 +1,9 @@
 //! CustomResourceDefinitions: served in the version of the provider, and with all fields.
 
 use super::check::{Check, listed, within};
-use super::cluster_read::LIMIT;
+use super::cluster_read::get;
 use akash_provider_kube_model::crd::{Manifest, ProviderHost, ProviderLeasedIP, definitions};
-use http::Request;
-use http_body_util::{BodyExt, Limited};
-use kube::client::Body;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, Resource};
 use serde_json::Value;
 use std::time::Duration;
@@ -19,7 +17,7 @@ const SCHEMA_BYTES: usize = 4 << 20;
 const SHOWN: usize = 5;
 
 pub(super) async fn check(client: &Client, limit: Duration) -> Check {
-    let (served, schemas) = tokio::join!(served(client, limit), schemas(client, limit.min(LIMIT)));
+    let (served, schemas) = tokio::join!(served(client, limit), schemas(client, limit));
     judge(&served, &schemas)
 }
 
@@ -28,11 +26,9 @@ pub(super) async fn check(client: &Client, limit: Duration) -> Check {
 async fn schemas(client: &Client, limit: Duration) -> Result<Value, String> {
     let path = format!("/openapi/v3/apis/{}", Manifest::api_version(&()));
     let reading = async {
-        let response = client.send(Request::get(path).body(Body::empty())?).await?;
+        let response = get(client, &path, SCHEMA_BYTES).await?;
         anyhow::ensure!(response.status().is_success(), "{}", response.status());
-        let body = Limited::new(response.into_body(), SCHEMA_BYTES).collect().await;
-        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        anyhow::Ok(serde_json::from_slice(&body)?)
+        anyhow::Ok(serde_json::from_slice(response.body())?)
     };
     within(limit, reading).await
 }
@@ -47,15 +43,8 @@ fn dropped_fields(openapi: &Value) -> Vec<String> {
     };
     let mut dropped = Vec::new();
     for definition in definitions() {
-        let kind = definition.spec.names.kind;
-        let version = definition
-            .spec
-            .versions
-            .into_iter()
-            .find(|version| version.served);
-        let ours = version.and_then(|version| version.schema?.open_api_v3_schema);
-        if let (Some(ours), Some(theirs)) = (ours, schema(&kind)) {
-            let ours = serde_json::to_value(ours).unwrap_or_default();
+        let (kind, ours) = own_schema(definition);
+        if let Some(theirs) = schema(&kind) {
             compare(
                 &format!("{kind}.spec"),
                 &ours["properties"]["spec"],
@@ -65,6 +54,15 @@ fn dropped_fields(openapi: &Value) -> Vec<String> {
         }
     }
     dropped
+}
+
+/// Returns the kind of a definition, and the schema of its served version.
+fn own_schema(definition: CustomResourceDefinition) -> (String, Value) {
+    let mut versions = definition.spec.versions.into_iter();
+    let served = versions.find(|version| version.served);
+    let schema = served.and_then(|version| version.schema?.open_api_v3_schema);
+    let schema = serde_json::to_value(schema).unwrap_or_default();
+    (definition.spec.names.kind, schema)
 }
 
 /// Adds the fields of `ours` that an API server with the schema `theirs` drops.
@@ -148,14 +146,7 @@ mod tests {
     /// Returns the OpenAPI document of an API server with the definitions of this provider.
     fn openapi() -> Value {
         let schemas = definitions().into_iter().map(|definition| {
-            let kind = definition.spec.names.kind;
-            let version = definition
-                .spec
-                .versions
-                .into_iter()
-                .find(|version| version.served);
-            let schema = version.unwrap().schema.unwrap().open_api_v3_schema;
-            let mut schema = serde_json::to_value(schema).unwrap();
+            let (kind, mut schema) = own_schema(definition);
             schema["x-kubernetes-group-version-kind"] = json!([{"kind": kind}]);
             (format!("network.akash.v2beta2.{kind}"), schema)
         });

@@ -2,13 +2,10 @@
 
 use super::DoctorContext;
 use super::check::Check;
-use super::cluster_read::LIMIT;
+use super::cluster_read::{LIMIT, get};
 use super::{definitions, rights, routes};
 use akash_provider_service::cluster_client::client;
-use http::Request;
-use http_body_util::{BodyExt, Limited};
 use kube::Client;
-use kube::client::Body;
 use serde::Deserialize;
 use std::time::SystemTime;
 use tokio::time::timeout;
@@ -57,12 +54,10 @@ pub(super) async fn connect(context: &DoctorContext<'_>) -> Result<ClusterConnec
     }
     let connecting = async {
         let client = client(kubernetes.kubeconfig.as_deref()).await?;
-        let response = client.send(Request::get("/version").body(Body::empty())?).await?;
+        let response = get(&client, "/version", VERSION_BYTES).await?;
         let date = response.headers().get(http::header::DATE);
         let date = date.and_then(|date| date.to_str().ok()).and_then(parse_date);
-        let body = Limited::new(response.into_body(), VERSION_BYTES).collect().await;
-        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-        let version: KubernetesVersion = serde_json::from_slice(&body)?;
+        let version: KubernetesVersion = serde_json::from_slice(response.body())?;
         anyhow::Ok(ClusterConnection {
             client,
             version: version.git_version,
