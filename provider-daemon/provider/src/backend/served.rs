@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tonic::client::Grpc;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Request, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 /// Maximum size of a message in bytes: the default limit of gRPC servers and clients.
@@ -120,33 +120,33 @@ impl OperatorClient {
     }
 
     async fn subscribe(&self) -> Result<Streaming<Cluster>, String> {
-        let mut caller = self.caller();
-        in_time(async {
-            caller.ready().await.map_err(|error| chain_text(&error))?;
-            let path = PathAndQuery::from_static("/akash.inventory.v1.ClusterRPC/StreamCluster");
-            let stream = caller.server_streaming(Request::new(()), path, codec()).await;
-            stream
-                .map(tonic::Response::into_inner)
-                .map_err(|status| status_text(&status))
-        })
-        .await
+        let path = PathAndQuery::from_static("/akash.inventory.v1.ClusterRPC/StreamCluster");
+        self.call(async |caller| caller.server_streaming(Request::new(()), path, codec()).await)
+            .await
     }
 
     async fn query(&self) -> Result<Cluster, String> {
-        let mut caller = self.caller();
-        in_time(async {
-            caller.ready().await.map_err(|error| chain_text(&error))?;
-            let path = PathAndQuery::from_static("/akash.inventory.v1.ClusterRPC/QueryCluster");
-            let cluster = caller.unary(Request::new(()), path, codec()).await;
-            cluster
-                .map(tonic::Response::into_inner)
-                .map_err(|status| status_text(&status))
-        })
-        .await
+        let path = PathAndQuery::from_static("/akash.inventory.v1.ClusterRPC/QueryCluster");
+        self.call(async |caller| caller.unary(Request::new(()), path, codec()).await)
+            .await
     }
 
-    fn caller(&self) -> Grpc<Channel> {
-        Grpc::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    /// Sends a request when the connection is ready. Fails after [`CALL_TIME`].
+    async fn call<T>(
+        &self,
+        request: impl AsyncFnOnce(&mut Grpc<Channel>) -> Result<Response<T>, Status>,
+    ) -> Result<T, String> {
+        let mut caller = Grpc::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let response = timeout(CALL_TIME, async {
+            caller.ready().await.map_err(|error| chain_text(&error))?;
+            let response = request(&mut caller).await;
+            response
+                .map(Response::into_inner)
+                .map_err(|status| status_text(&status))
+        });
+        response
+            .await
+            .unwrap_or_else(|_| Err(format!("no response within {CALL_TIME:?}")))
     }
 }
 
@@ -154,13 +154,8 @@ fn codec() -> ProstCodec<(), Cluster> {
     ProstCodec::default()
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let result = timeout(CALL_TIME, call).await;
-    result.unwrap_or_else(|_| Err(format!("no response within {CALL_TIME:?}")))
-}
-
 /// Returns the code and the start of the message of a status. The operator chooses the message.
-fn status_text(status: &tonic::Status) -> String {
+fn status_text(status: &Status) -> String {
     let message = message::excerpt(status.message());
     let cause = std::error::Error::source(status).map(|cause| format!(": {}", chain_text(cause)));
     format!("{:?} {message}{}", status.code(), cause.unwrap_or_default())
