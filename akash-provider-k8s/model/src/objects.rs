@@ -22,6 +22,7 @@ mod workload;
 
 pub use account::{ACCESS, LEASE_ROLE, RBAC, all_permissions};
 pub use policies::{RESTRICTIONS, api_server_policy_name, leased_ip_policy_name, node_port_policy_name};
+pub(crate) use ports::leased_ip_name;
 pub use ports::{leased_ip_service, leased_ip_service_name, node_port_service_name};
 pub use quota::QUOTA;
 pub use registry::credentials as login;

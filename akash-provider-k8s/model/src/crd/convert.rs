@@ -11,6 +11,7 @@ mod read;
 mod write;
 
 pub use logins::{passwords, restore_passwords};
+pub(crate) use read::expose;
 
 use super::Manifest;
 use crate::refusal::RenderError;

@@ -32,21 +32,26 @@ pub(super) fn balancer(object: &DynamicObject) -> Option<Balancer> {
         })
 }
 
+/// Inserts or removes a value. Returns true after a change.
+fn set<V: Clone + PartialEq>(
+    table: &mut BTreeMap<NamespacedName, V>,
+    key: &NamespacedName,
+    value: Option<V>,
+) -> bool {
+    let before = match value.clone() {
+        Some(value) => table.insert(key.clone(), value),
+        None => table.remove(key),
+    };
+    before != value
+}
+
 impl AddressTables {
     pub(super) fn set_pool(&mut self, key: &NamespacedName, pool: Option<Pool>) {
-        let before = match pool.clone() {
-            Some(pool) => self.pools.insert(key.clone(), pool),
-            None => self.pools.remove(key),
-        };
-        self.changed |= before != pool;
+        self.changed |= set(&mut self.pools, key, pool);
     }
 
     pub(super) fn set_balancer(&mut self, key: &NamespacedName, balancer: Option<Balancer>) {
-        let before = match balancer.clone() {
-            Some(balancer) => self.balancers.insert(key.clone(), balancer),
-            None => self.balancers.remove(key),
-        };
-        self.changed |= before != balancer;
+        self.changed |= set(&mut self.balancers, key, balancer);
     }
 
     pub(super) fn pools(&self) -> impl Iterator<Item = &NamespacedName> {

@@ -1,9 +1,8 @@
 //! Leases of this provider: namespace of the pods, and resource unit of each service.
 
-use crate::crd::{ManifestService, ManifestSpec};
-use crate::objects::leased_ip_service_name;
+use crate::crd::{ManifestService, ManifestSpec, convert};
+use crate::objects::leased_ip_name;
 use crate::settings::KubeSettings;
-use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{LeaseId, OrderId};
 use akash_provider_kube_kernel::labels;
 use kube::core::DynamicObject;
@@ -62,19 +61,11 @@ impl LeaseFacts {
 
 /// Returns the names of the Services for the leased addresses of a service. The IP operator creates these Services.
 fn balancers(service: &ManifestService) -> Vec<Box<str>> {
-    let exposes = service.expose.iter().flatten();
-    let leased = exposes.filter(|expose| expose.global && !expose.ip.is_empty());
-    let names = leased.filter_map(|expose| {
-        let proto = if expose.proto == "UDP" {
-            Proto::Udp
-        } else {
-            Proto::Tcp
-        };
-        let external = Some(expose.external_port).filter(|port| *port > 0);
-        let port = u16::try_from(external.unwrap_or(expose.port)).ok()?;
-        Some(leased_ip_service_name(&service.name, port, proto).into())
-    });
-    names.collect()
+    // A port that cannot be decoded gets no Service.
+    let ports = service.expose.iter().flatten();
+    let ports = ports.filter_map(|port| convert::expose("expose", port).ok());
+    let names = ports.filter_map(|port| leased_ip_name(&service.name, &port));
+    names.map(Into::into).collect()
 }
 
 fn lease(spec: &ManifestSpec, settings: &KubeSettings) -> Option<LeaseId> {

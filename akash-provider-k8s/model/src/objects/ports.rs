@@ -143,12 +143,16 @@ pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
         [
             is_local(expose).then(|| service.name.clone()),
             is_node_port(expose).then(|| node_port_service_name(&service.name)),
-            is_leased_ip(expose).then(|| {
-                leased_ip_service_name(&service.name, expose.effective_external_port(), expose.proto)
-            }),
+            leased_ip_name(&service.name, expose),
         ]
     });
     kinds.flatten().collect()
+}
+
+/// Returns the name of the Service for the leased IP of a port, or `None` for other ports.
+pub(crate) fn leased_ip_name(service: &str, expose: &ServiceExpose) -> Option<String> {
+    let name = || leased_ip_service_name(service, expose.effective_external_port(), expose.proto);
+    is_leased_ip(expose).then(name)
 }
 
 fn conflict(service: &Manifest, n: usize, target: u16) -> RenderError {

@@ -33,7 +33,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
         numbers.extend(
             node.labels
                 .get(AMD_DEVICE_ID)
-                .map(|device| ("1002", device.as_str())),
+                .map(|device| (vendor.pci_id(), device.as_str())),
         );
     }
     let is_labelled = !existing(node, &vendor.label_prefix()).is_empty();

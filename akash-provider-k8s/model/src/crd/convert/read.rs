@@ -132,7 +132,7 @@ fn attributes(list: Option<&Vec<ManifestAttribute>>) -> Vec<Attribute> {
         .collect()
 }
 
-fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, FieldFault> {
+pub(crate) fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, FieldFault> {
     let port = |field: &str, port: u32| {
         let beyond = |_| {
             (
